@@ -1,0 +1,63 @@
+"""What the import contracts in pyproject.toml cannot say: the pure core, and what importing a package costs."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import tidy
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The core takes time, chance, ids, disk and network as values or ports, never from these.
+NOT_IN_CORE = {
+    *("aiohttp", "asyncio", "concurrent", "datetime", "http", "httpx", "io", "logging", "multiprocessing", "os"),
+    *("pathlib", "random", "ray", "secrets", "select", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess"),
+    *("sys", "tempfile", "threading", "time", "urllib", "uuid"),
+}
+
+# Imported by every Pod process or by `polypod --help`: these must not come along with a bare package.
+HEAVY = {"ray", "aiohttp", "starlette", "uvicorn", "rich", "pydantic"}
+
+
+def core_files() -> dict[str, Path]:
+    every = {p.relative_to(ROOT).as_posix(): p for package in tidy.PACKAGES for p in (ROOT / package).rglob("*.py")}
+    return {name: path for name, path in every.items() if tidy.is_core(name)}
+
+
+def imported_roots(tree: ast.Module) -> set[str]:
+    roots = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.split(".")[0])
+    return roots
+
+
+def test_core_touches_no_clock_chance_or_io() -> None:
+    found = {
+        name: sorted(bad)
+        for name, path in core_files().items()
+        if (bad := imported_roots(ast.parse(path.read_text(encoding="utf-8"))) & NOT_IN_CORE)
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("package", tidy.PACKAGES)
+def test_importing_a_package_says_nothing_and_loads_nothing_heavy(package: str) -> None:
+    code = f"import sys, {package}; print('loaded', *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert done.stderr.strip() == "loaded"
+
+
+def test_the_command_line_loads_no_ray() -> None:
+    if importlib.util.find_spec("orchestrator.cli") is None:
+        pytest.skip("no command line yet")
+    code = "import sys, orchestrator.cli.main; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
