@@ -1,0 +1,75 @@
+"""What a session was created with: the typed view of `segment_start.config`.
+
+It holds all that later settings must not change under a session (case S11): the model's endpoint, the profile's tools,
+scope, workspace and limits. Keys are never in it, only the name of the variable that holds one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from session_store.codec import from_plain, to_plain
+from session_store.items import Json
+from session_store.requests import Scope
+
+Provider = Literal["openai", "anthropic", "scripted", "replay", "chaos"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One `[models.NAME]` table. Prices are money per million tokens by kind; `script` is a path (scripted, replay)."""
+
+    name: str
+    provider: Provider
+    model: str = ""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    context_window: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrency: int | None = None
+    tool_mode: Literal["native", "schema"] = "native"
+    max_output_tokens: int | None = None
+    prices: dict[str, float] = field(default_factory=dict)
+    script: str | None = None
+    options: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Limits of one run: model requests, tokens (input + output), seconds; None is no limit."""
+
+    requests: int | None = 1000
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodConfig:
+    name: str
+    root_id: str
+    model: ModelSpec
+    workspace: str
+    tenant: str = "default"
+    profile: str = "default"
+    parent_id: str | None = None
+    depth: int = 0
+    detached: bool = False
+    tools: tuple[str, ...] = ()
+    planning: Literal["tasks", "todo", "none"] = "none"
+    limits: RunLimits = field(default_factory=RunLimits)
+    max_depth: int = 8
+    max_children: int = 64
+    max_wakes: int = 1000
+    scope: Scope | None = None
+    metadata: dict[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, config: dict[str, Json]) -> PodConfig:
+        """From `segment_start.config`; fields of a newer version are ignored. Raises `pydantic.ValidationError`."""
+        return from_plain(cls, config)
+
+    def plain(self) -> dict[str, Json]:
+        config: dict[str, Json] = to_plain(self)
+        return config

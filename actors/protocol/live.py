@@ -1,0 +1,67 @@
+"""What a Pod tells its watchers live. Never in the log; each belongs to the entry that follows `after`.
+
+A delta is sent after entry `after` and dropped once the entry that commits its block is out. Every block that had
+deltas ends with the entry that commits it, or with a `Discard` of its request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Text of a block still being made. `offset` counts Unicode code points from the start of the block."""
+
+    request_id: str
+    block: str
+    offset: int
+    text: str
+    after: int
+    type: Literal["delta"] = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The request is tried again: `attempt` (from 2) starts after `wait` seconds, because of `reason`."""
+
+    request_id: str
+    attempt: int
+    wait: float
+    reason: str
+    type: Literal["retry"] = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Forget all deltas of this request: its blocks will not be committed."""
+
+    request_id: str
+    type: Literal["discard"] = "discard"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A notice for people only; never before the model."""
+
+    alert_id: str
+    level: Literal["info", "warning", "error"]
+    code: str
+    message: str
+    ts: int
+    type: Literal["alert"] = "alert"
+
+
+LiveEvent: TypeAlias = Delta | Retry | Discard | Alert
+
+
+class LiveSink(Protocol):
+    """Where models and tools put live text. Calls never block and never fail."""
+
+    def text(self, request_id: str, block: str, text: str) -> None:
+        """Append text to a block (created at its first text)."""
+
+    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None: ...
+
+    def discard(self, request_id: str) -> None: ...

@@ -1,0 +1,163 @@
+"""The tool port: what a tool is told, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from session_store.entries import ToolSpec
+from session_store.items import Json, ResultStatus, ToolCall
+from session_store.requests import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """Identity of a tool call: session, seq of the assistant entry, index of the call. Effects are keyed by it."""
+
+    session: str
+    call_seq: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.session}:{self.call_seq}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeen:
+    """A file as this session last read or wrote it: `digest` is the SHA-256 hex digest of its bytes."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """All a tool may know. `workspace` is absolute and resolved; relative paths in arguments are relative to it.
+
+    `scope` None means the whole workspace, read and write. `seen` maps resolved paths to what was last read of them.
+    `output` takes live text (Shell). `spill` is the folder for outputs too large to keep (made on demand).
+    `forbidden` are resolved folders that no general tool may write (store, memory).
+    """
+
+    key: CallKey
+    call_id: str
+    run_id: str
+    epoch: int
+    pod_name: str
+    workspace: Path
+    scope: Scope | None
+    seen: Mapping[str, FileSeen]
+    output: Callable[[str], None]
+    spill: Path
+    forbidden: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a call came to. `summary` is one line, always kept; `content` is what the model reads (None: the summary).
+
+    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name"}` for a spawn,
+    `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids], "mode"}` when the run shall wait,
+    `{"question": {...}}` when it shall ask.
+    """
+
+    status: ResultStatus
+    summary: str
+    content: str | None = None
+    data: dict[str, Json] | None = None
+
+
+class Tool(Protocol):
+    """One tool. `parse` checks arguments (raises `ToolArgumentError`), `run` does the work."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether a call cut off by a crash may be run again (its effect is keyed, or it only reads)."""
+
+    def parse(self, arguments: dict[str, Json]) -> Any: ...
+
+    def resource(self, arguments: Any, context: ToolContext) -> str | None:
+        """What two calls of one reply must not touch at once (a resolved path); None when free."""
+
+    async def run(self, arguments: Any, context: ToolContext) -> ToolOutcome:
+        """Do the work. Cancellable; an exception becomes an error result of the call."""
+
+
+class ToolArgumentError(Exception):
+    """Arguments that do not fit, in words for the model."""
+
+
+class Toolbox(Protocol):
+    """The tools of one Pod."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def idempotent(self, name: str) -> bool:
+        """False for an unknown tool."""
+
+    def resource(self, call: ToolCall, context: ToolContext) -> str | None:
+        """As `Tool.resource`; None for a call that will be answered without running."""
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutcome:
+        """Answer one call, whatever it is: unknown tools, bad arguments and exceptions give an error outcome."""
+
+    async def close(self) -> None:
+        """End every process the tools started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildView:
+    """A child as its parent's tools see it. `concluded` as DESIGN §1; `open` holds a place."""
+
+    pod_id: str
+    name: str
+    status: str
+    concluded: bool
+    outcome: str | None = None
+    text: str | None = None
+    error: str | None = None
+    question: dict[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnOrder:
+    """What SpawnPod asks for, with the machine's own marks: `key` makes the effect one, however often it is asked."""
+
+    key: CallKey
+    run_id: str
+    epoch: int
+    task: str
+    name: str | None = None
+    profile: str | None = None
+    scope: Scope | None = None
+    limits: dict[str, float] = field(default_factory=dict)
+    detached: bool = False
+
+
+class ChildrenError(Exception):
+    """A child tool's refusal, in words for the model (unknown Pod, limit, name taken, scope, ended, …)."""
+
+
+class Children(Protocol):
+    """The port to the Directory for the child tools. Each effect is keyed by the call. Raises `ChildrenError`."""
+
+    async def spawn(self, order: SpawnOrder) -> ChildView:
+        """Returns once the child has committed its task."""
+
+    async def send(self, key: CallKey, pod: str, message: str) -> ChildView:
+        """A prompt to a descendant (by id, or by name among the own children)."""
+
+    async def read_output(self, key: CallKey, pod: str, after: int | None) -> tuple[str, int]:
+        """Text a descendant wrote after seq `after`, and the seq it reaches to."""
+
+    async def stop(self, key: CallKey, pod: str) -> ChildView:
+        """Stop a descendant and what is below it; bounded; returns its final state."""
+
+    async def list(self, session: str) -> tuple[ChildView, ...]:
+        """The children, oldest first."""
