@@ -68,7 +68,8 @@ class ModelError(Exception):
 
     `type` is one of `auth, bad_request, not_found, rate_limited, overloaded, server, connection, timeout,
     broken_stream, empty_reply, context_overflow, refused, script, settings`. `broken` says that the stream broke after
-    output had begun: `kept` then holds the blocks that were complete before the break (text and reasoning only, never a call).
+    output had begun: `kept` then holds the blocks that were complete before the break (text and reasoning only, never
+    a call).
     `message` never contains a key.
     """
 

@@ -1,0 +1,60 @@
+"""What the catalogue says of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from session_store.items import Json
+from session_store.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Folders a Pod may read and write, absolute or relative to its workspace. Write implies read."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """One session in the catalogue. Times in ms. `owned`: a lease is held; `open`: it holds a place (see `Append`)."""
+
+    id: str
+    tenant: str
+    name: str
+    parent_id: str | None
+    root_id: str
+    depth: int
+    detached: bool
+    status: Status
+    epoch: int
+    owned: bool
+    open: bool
+    head: int
+    run_id: str | None
+    run_seq: int
+    outcome: str | None
+    error: dict[str, Json] | None
+    question: dict[str, Json] | None
+    question_ts: int
+    waits_for: tuple[str, ...]
+    queue: int
+    children: int
+    requests: int
+    input: int
+    cache_read: int
+    cache_write: int
+    output: int
+    config: dict[str, Json]
+    scope: Scope | None
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`next` is the cursor for the following page, None at the end."""
+
+    rows: tuple[PodRow, ...]
+    next: str | None = None
