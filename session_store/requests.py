@@ -10,12 +10,49 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from session_store.entries import Extension, LogEntry, SegmentStart
-from session_store.items import Json
 from session_store.messages import Message
-from session_store.rows import PodRow as PodRow
-from session_store.rows import Rows as Rows
-from session_store.rows import Scope as Scope
+from session_store.rows import PodRow, Rows, Scope
 from session_store.status import Status
+
+__all__ = [
+    "REQUEST_TYPES",
+    "Annotate",
+    "Annotated",
+    "Append",
+    "Appended",
+    "AsyncStore",
+    "ClaimDirectory",
+    "Commit",
+    "Commits",
+    "Create",
+    "Created",
+    "Deliver",
+    "Delivered",
+    "Delivery",
+    "DirectoryEpoch",
+    "EntryRange",
+    "Expect",
+    "FindMessage",
+    "Follow",
+    "Lease",
+    "MessageState",
+    "Open",
+    "Parent",
+    "Pending",
+    "PendingMessages",
+    "PodLimits",
+    "PodRow",
+    "Query",
+    "Read",
+    "Release",
+    "Released",
+    "Request",
+    "Rows",
+    "Scope",
+    "Store",
+    "StoreRequest",
+    "StoredEntry",
+]
 
 ReplyT = TypeVar("ReplyT")
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
@@ -97,10 +134,15 @@ class Open(Request[Lease]):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message for another session, committed with the entries it belongs to; never refused."""
+    """A message for another session, committed with the entries it belongs to; never refused.
+
+    With `entry` (an index into the same append's entries) the message tells of that entry: since only the store knows
+    its seq, the store makes `<session>:<seq>` the message's id and its `body.event.event_id`.
+    """
 
     session: str
     message: Message
+    entry: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +166,8 @@ class Append(Request[Appended]):
     """Commit entries, what they owe others, and what they consume of the own inbox, in one transaction.
 
     `expected_head` = n holds when no entry after n other than annotations exists. `concluded` True gives back the
-    Pod's place and write scope with this commit. `cascade` delivers `cancel` (to open, undetached children) or `stop`
+    Pod's place and write scope with this commit, unless
+    an unconsumed prompt remains in its inbox. `cascade` delivers `cancel` (to open, undetached children) or `stop`
     (to undetached children that are not ended) to the children listed in this very transaction, with
     `body.cascade = true`. Idempotent by `batch_id` (the last one per session is kept).
     Refused: `stale_epoch`, `head_moved`.
