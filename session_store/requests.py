@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from session_store.entries import Extension, LogEntry, SegmentStart
 from session_store.messages import Message
-from session_store.rows import PodRow, Rows, Scope
+from session_store.rows import MessageState, PodRow, Rows, Scope
 from session_store.status import Status
 
 __all__ = [
@@ -301,18 +301,6 @@ class Query(Request[Rows]):
     waiting_on_person: bool | None = None
     limit: int = 100
     cursor: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageState:
-    """Where a message is: `pending`, `consumed` (with the head after the consuming commit), or `undeliverable`.
-
-    `session` is None when the id is unknown.
-    """
-
-    session: str | None
-    state: Literal["pending", "consumed", "undeliverable"] | None
-    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

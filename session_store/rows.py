@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from session_store.items import Json
 from session_store.status import Status
@@ -58,3 +59,15 @@ class Rows:
 
     rows: tuple[PodRow, ...]
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageState:
+    """Where a message is: `pending`, `consumed` (with the head after the consuming commit), or `undeliverable`.
+
+    `session` is None when the id is unknown.
+    """
+
+    session: str | None
+    state: Literal["pending", "consumed", "undeliverable"] | None
+    seq: int = 0
