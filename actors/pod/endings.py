@@ -1,0 +1,201 @@
+"""How a run ends: its entries, and what its parent is owed in the same commit (DESIGN §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from actors.pod.calls import CallBoard
+from actors.pod.facts import PodFacts
+from actors.pod.state import Identity, Order, PodState
+from session_store.codec import from_plain, to_plain
+from session_store.entries import (
+    AssistantItems,
+    LogEntry,
+    Outcome,
+    PodEnd,
+    QuestionClosed,
+    RunEnd,
+    ToolResults,
+    Withdrawn,
+)
+from session_store.items import AssistantMessage, Json, Problem, Segment, ToolResult
+from session_store.messages import Message, PodEvent
+from session_store.requests import Delivery
+from session_store.status import GIVEN_UP
+
+EVENT_TEXT_LIMIT = 32_000
+"""Code points of a child's final text that its parent is told; ReadPodOutput gives the rest."""
+
+OUT_OF_TIME = Problem("seconds", "The run used up its time.")
+INTERRUPTED = "Interrupted before it finished; whether it took effect is not known. It will not be run again."
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run's end: how, why, and whom it waits for."""
+
+    outcome: Outcome
+    error: Problem | None = None
+    waits_for: tuple[str, ...] | None = None
+    mode: str | None = None
+    wake_parent: bool = True
+    text: str | None = None
+    """Text of a reply that is committed together with this end; None: what the log already holds."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """An append in the making."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    consumes: list[str] = field(default_factory=list)
+    concluded: bool = False
+    cascade: Literal["cancel", "stop"] | None = None
+
+    def add(self, *entries: LogEntry) -> None:
+        self.entries.extend(entries)
+
+
+def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | None = None) -> Commit:
+    """Close what is open, add `run_end` for the current run and the event its parent is owed. Returns `commit`."""
+    fold, facts = state.fold, state.facts
+    assert fold.run_id is not None
+    close_calls(state, commit, board)
+    cancelled = ending.outcome in ("cancelled", "withdrawn")
+    if cancelled and fold.question is not None:
+        commit.add(QuestionClosed(fold.question.question_id, "cancelled", "system"))
+    mode: Any = ending.mode
+    commit.add(RunEnd(fold.run_id, ending.outcome, ending.error, ending.waits_for, mode))
+    commit.concluded |= is_concluded(ending.outcome, facts)
+    kind = _event_kind(ending, facts)
+    if kind == "turn_ended":
+        text = facts.run_text if ending.text is None else ending.text
+        event = {"outcome": ending.outcome, "text": clipped(text), "open_children": facts.open_children}
+        tell_parent(state.who, commit, kind, event, ending.wake_parent)
+    elif kind == "errored":
+        tell_parent(
+            state.who, commit, kind, {"outcome": "errored", "error": to_plain(ending.error)}, ending.wake_parent
+        )
+    commit.consumes.extend(m.message_id for m in state.controls() if m.kind != "stop")
+    if cancelled:
+        commit.cascade = "cancel"
+    return commit
+
+
+def cancel_run(state: PodState, order: Order, produced: bool = False) -> Ending:
+    """How an ordered cancel ends the run: `withdrawn` only if nothing was produced (DESIGN §3), else `cancelled`."""
+    facts = state.facts
+    untouched = not (facts.run_replied or produced or facts.run_answers) and bool(facts.run_inputs)
+    withdrawn = order == "cancel" and state.fold.run_open and untouched
+    message = state.aimed("cancel")
+    cascaded = message is not None and bool(message.body.get("cascade"))
+    return Ending("withdrawn" if withdrawn else "cancelled", wake_parent=not cascaded)
+
+
+def ordered_ending(state: PodState, commit: Commit) -> Ending:
+    """The end by cancel or interrupt, else by time; `commit` may hold the last text the model produced."""
+    order = state.order()
+    produced = [i for e in commit.entries if isinstance(e, AssistantItems) for i in e.items]
+    if order == "cancel" or order == "interrupt":
+        ending = cancel_run(state, order, bool(produced))
+    else:
+        ending = Ending("limit_reached", OUT_OF_TIME)
+    text = "".join(i.text for i in produced if i.type == "text")
+    return replace(ending, text=text or None)
+
+
+def withdraw_queue(state: PodState, commit: Commit, tell: bool = True) -> None:
+    """Give every queued prompt back; one of the parent's is told in this commit."""
+    for message in state.messages:
+        if message.kind != "prompt":
+            continue
+        commit.add(Withdrawn(message.message_id, segments_of(message)))
+        commit.consumes.append(message.message_id)
+        if tell and message.sender == state.who.parent_id:
+            event = {"outcome": "withdrawn", "open_children": state.facts.open_children}
+            tell_parent(state.who, commit, "turn_ended", event)
+
+
+def stop_pod(state: PodState, commit: Commit, board: CallBoard | None = None) -> Commit:
+    """End the session: calls closed, question closed, run ended, queue given back, `pod_end`, parent told."""
+    fold = state.fold
+    order = next(m for m in state.messages if m.kind == "stop")
+    close_calls(state, commit, board)
+    if fold.question is not None:
+        commit.add(QuestionClosed(fold.question.question_id, "cancelled", order.sender))
+    if fold.run_id is not None and (state.running or fold.suspended or fold.outcome == "waiting_on_children"):
+        commit.add(RunEnd(fold.run_id, "stopped"))
+    withdraw_queue(state, commit, tell=False)
+    commit.add(PodEnd(str(order.body.get("reason") or "stopped")))
+    wake = order.sender != state.who.parent_id and not order.body.get("cascade")
+    tell_parent(state.who, commit, "shut_down", {"outcome": "stopped"}, wake)
+    commit.consumes.extend(m.message_id for m in state.messages if m.message_id not in commit.consumes)
+    commit.concluded, commit.cascade = True, "stop"
+    return commit
+
+
+def close_calls(state: PodState, commit: Commit, board: CallBoard | None) -> None:
+    """One result for every call still open: what finished as it finished, the rest as interrupted, in call order."""
+    message = state.history.open_message
+    if message is None:
+        return
+    results = board.take_results() if board is not None else []
+    done = {r.index for e in commit.entries if isinstance(e, ToolResults) for r in e.results}
+    done |= {r.index for r in results}
+    rest = tuple(i for i in state.history.open_calls if i not in done)
+    results = sorted([*results, *closing_results(message, rest)], key=lambda r: r.index)
+    if results:
+        commit.entries.insert(0, ToolResults(tuple(results)))
+
+
+def tell_parent(who: Identity, commit: Commit, kind: str, event: dict[str, Json], wake: bool = True) -> None:
+    """Owe the parent a PodEvent about the last entry added. The store gives it its id (see `Delivery.entry`)."""
+    if who.parent_id is None:
+        return
+    kind_name: Any = kind
+    plain = to_plain(PodEvent(kind_name, "", who.session, who.name, who.generation))
+    plain.update({k: v for k, v in event.items() if v is not None})
+    message = Message("", "pod_event", who.session, {"event": plain}, wake)
+    commit.deliveries.append(Delivery(who.parent_id, message, entry=len(commit.entries) - 1))
+
+
+def is_concluded(outcome: str, facts: PodFacts) -> bool:
+    """Whether with this outcome the Pod gives its place back (DESIGN §1, *concluded*)."""
+    if outcome in ("waiting_on_children", "waiting_on_user", "paused"):
+        return False
+    return not (outcome == "finished" and facts.open_children > 0)
+
+
+def closing_results(message: AssistantMessage, indexes: tuple[int, ...]) -> list[ToolResult]:
+    """One `interrupted` result for each of these calls, in call order."""
+    calls = message.calls
+    return [
+        ToolResult(message.seq, i, calls[i].call_id, calls[i].name, "interrupted", INTERRUPTED, INTERRUPTED)
+        for i in indexes
+    ]
+
+
+def segments_of(message: Message) -> tuple[Segment, ...]:
+    """The typed segments of a prompt message."""
+    return from_plain(tuple[Segment, ...], message.body.get("segments") or ())
+
+
+def clipped(text: str) -> str:
+    if len(text) <= EVENT_TEXT_LIMIT:
+        return text
+    return f"{text[:EVENT_TEXT_LIMIT]}\n[… {len(text) - EVENT_TEXT_LIMIT} more characters; ReadPodOutput shows them]"
+
+
+def _event_kind(ending: Ending, facts: PodFacts) -> str | None:
+    match ending.outcome:
+        case "waiting_on_children" | "stopped":
+            return None  # a stop is told by `shut_down`, about the `pod_end` entry
+        case "waiting_on_user":
+            return None  # told with the question, about its own entry
+        case "errored":
+            given_up = ending.error is not None and ending.error.type == GIVEN_UP
+            return "errored" if facts.parents_work or given_up else None
+        case _:
+            return "turn_ended" if facts.parents_work else None

@@ -1,0 +1,156 @@
+"""What a Pod derives from its own log beyond history and status: the run's account, its children, what was read.
+
+One more pure fold over the same entries: a restart derives the same facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from actors.protocol.tools import FileSeen
+from session_store.entries import (
+    AssistantItems,
+    Invoke,
+    LlmUsage,
+    LogEntry,
+    Question,
+    Rewound,
+    RunEnd,
+    SystemItems,
+    ToolResults,
+    UserInput,
+)
+from session_store.items import Json, SystemItem, ToolResult
+from session_store.status import concludes, event_seq
+
+
+@dataclass(slots=True)
+class ChildFact:
+    """A child as the log tells. `parents_work`: spawned in a run that was this Pod's own parent's work."""
+
+    name: str
+    detached: bool
+    parents_work: bool
+    concluded: bool = False
+    after: int = 0
+    """Events up to this seq of the child are from before the last message it was sent."""
+
+
+@dataclass(slots=True)
+class PodFacts:
+    """`parent_id` is this Pod's own parent, if it has one."""
+
+    parent_id: str | None = None
+    requests: int = 0
+    """Requests of the session with committed items."""
+    run_requests: int = 0
+    run_tokens: int = 0
+    run_started: int = 0
+    """ts of the run's `invoke` (ms)."""
+    run_inputs: list[UserInput] = field(default_factory=list)
+    run_replied: bool = False
+    """Whether an assistant item of the run is committed."""
+    run_answers: bool = False
+    parents_work: bool = False
+    """Whether the current (or last) run is work the parent gave (DESIGN §4, *What reaches the parent*)."""
+    run_text: str = ""
+    """Text of the run's last reply."""
+    children: dict[str, ChildFact] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+    """Children whose conclusion a WaitForPods result listed or that ended a wait."""
+    read_positions: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, FileSeen] = field(default_factory=dict)
+    _last_request: str = ""
+    _awaited: frozenset[str] = frozenset()
+    _question_parents_work: dict[str, bool] = field(default_factory=dict)
+
+    def apply(self, entry: LogEntry) -> None:
+        """Take one entry, in order of seq."""
+        match entry:
+            case Invoke():
+                self._start_run(entry)
+            case UserInput():
+                self.run_inputs.append(entry)
+                self.run_answers |= entry.answers is not None
+                self.parents_work |= entry.sender == self.parent_id
+                self.parents_work |= self._question_parents_work.get(entry.answers or "", False)
+            case AssistantItems():
+                self._count_reply(entry)
+            case LlmUsage():
+                self.run_tokens += entry.input + entry.output
+            case ToolResults():
+                for result in entry.results:
+                    if result.status == "ok" and result.data:
+                        self._take_data(result, result.data)
+            case SystemItems():
+                for item in entry.items:
+                    self._take_item(item)
+            case Question():
+                self._question_parents_work[entry.question_id] = self.parents_work
+            case RunEnd():
+                self._awaited = frozenset(entry.waits_for or ())
+            case Rewound():
+                self._awaited = frozenset()
+            case _:
+                pass
+
+    @property
+    def open_children(self) -> int:
+        """Undetached children spawned for the parent's work that have not concluded."""
+        return sum(1 for c in self.children.values() if c.parents_work and not c.detached and not c.concluded)
+
+    def _start_run(self, entry: Invoke) -> None:
+        self.run_requests = self.run_tokens = 0
+        self.run_started, self.run_replied, self.run_answers = entry.ts, False, False
+        self.run_inputs, self.run_text = [], ""
+        self.parents_work = any(served.sender == self.parent_id for served in entry.serves)
+
+    def _count_reply(self, entry: AssistantItems) -> None:
+        self.run_replied = True
+        if entry.request_id != self._last_request:
+            self._last_request = entry.request_id
+            self.requests += 1
+            self.run_requests += 1
+            self.run_text = ""
+        self.run_text += "".join(i.text for i in entry.items if i.type == "text")
+
+    def _take_data(self, result: ToolResult, data: dict[str, Json]) -> None:
+        if result.name == "SpawnPod" and "pod_id" in data:
+            self.children[data["pod_id"]] = ChildFact(
+                str(data.get("name", "")), bool(data.get("detached")), self.parents_work
+            )
+        if "file" in data:
+            seen = FileSeen(str(data["file"]["path"]), str(data["file"]["digest"]))
+            self.seen[seen.path] = seen
+        if "read" in data:
+            self.read_positions[str(data["read"]["pod_id"])] = int(data["read"]["to"])
+        for pod_id in data.get("listed") or ():
+            self.heard.add(str(pod_id))
+        for pod_id in data.get("concluded") or ():
+            self._conclude(str(pod_id))
+        if result.name == "SendToPod" and "pod_id" in data:
+            self._reopen(str(data["pod_id"]), int(data.get("after") or 0))
+
+    def _take_item(self, item: SystemItem) -> None:
+        event = item.payload.get("event") if item.kind == "pod_event" else None
+        if not isinstance(event, dict) or event.get("stale"):
+            return
+        pod_id = str(event.get("pod_id"))
+        child = self.children.get(pod_id)
+        if child is not None and child.parents_work:
+            self.parents_work = True
+        if concludes(event) and (child is None or event_seq(event) > child.after):
+            self._conclude(pod_id)
+            if pod_id in self._awaited:
+                self.heard.add(pod_id)
+
+    def _conclude(self, pod_id: str) -> None:
+        child = self.children.get(pod_id)
+        if child is not None:
+            child.concluded = True
+
+    def _reopen(self, pod_id: str, after: int) -> None:
+        child = self.children.get(pod_id)
+        if child is not None:
+            child.concluded, child.after = False, after
+        self.heard.discard(pod_id)

@@ -1,0 +1,108 @@
+"""What one incarnation of a Pod knows: the folds of what is committed, and the inbox it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from actors.pod.facts import PodFacts
+from actors.protocol.config import PodConfig
+from session_store.entries import LogEntry
+from session_store.items import Problem
+from session_store.messages import Message
+from session_store.restore import History
+from session_store.status import StatusFold, is_control, starts_run
+
+Order: TypeAlias = Literal["stop", "cancel", "interrupt", "pause"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a Pod is, as its events say it."""
+
+    session: str
+    name: str
+    parent_id: str | None
+    generation: int
+
+
+@dataclass(slots=True)
+class PodState:
+    """The folds change only by `apply`, with committed entries; the inbox by `note` and `forget`."""
+
+    config: PodConfig
+    who: Identity
+    history: History
+    fold: StatusFold
+    facts: PodFacts
+    head: int
+    cursor: int = 0
+    """The highest inbox position seen."""
+    inbox: dict[str, Message] = field(default_factory=dict)
+
+    def apply(self, entry: LogEntry) -> None:
+        self.fold.apply(entry)
+        self.history.apply(entry)
+        self.facts.apply(entry)
+
+    def note(self, messages: Iterable[Message]) -> None:
+        """Take messages into view; ones already consumed do not come again (the cursor is past them)."""
+        for message in messages:
+            if message.position > self.cursor:
+                self.inbox[message.message_id] = message
+                self.cursor = message.position
+
+    def forget(self, message_ids: Iterable[str]) -> None:
+        for message_id in message_ids:
+            self.inbox.pop(message_id, None)
+
+    @property
+    def messages(self) -> list[Message]:
+        """Unconsumed messages in inbox order."""
+        return list(self.inbox.values())
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is open, or a paused one is being resumed."""
+        fold = self.fold
+        return fold.run_open or (fold.outcome == "paused" and starts_run(fold, self.messages))
+
+    def aimed(self, kind: str) -> Message | None:
+        """The youngest control message of `kind` that is aimed at the current run."""
+        found = None
+        for message in self.inbox.values():
+            if message.kind == kind and message.body.get("run_id") in (None, self.fold.run_id):
+                found = message
+        return found
+
+    def order(self) -> Order | None:
+        """What a person, parent or the queue orders the current run to do. Stop beats cancel beats the others."""
+        if any(m.kind == "stop" for m in self.inbox.values()):
+            return "stop"
+        if self.aimed("cancel") is not None:
+            return "cancel"
+        if any(m.kind == "prompt" and m.body.get("when_busy") == "interrupt" for m in self.inbox.values()):
+            return "interrupt"
+        pause, resume = self.aimed("pause"), self.aimed("resume")
+        if pause is not None and (resume is None or resume.position < pause.position):
+            return "pause"
+        return None
+
+    def steers(self) -> list[Message]:
+        """Prompts that go into the running run."""
+        return [m for m in self.inbox.values() if m.kind == "prompt" and m.body.get("when_busy") == "steer"]
+
+    def controls(self) -> list[Message]:
+        return [m for m in self.inbox.values() if is_control(m)]
+
+    def spent(self, over_wakes: bool) -> Problem | None:
+        """The limit that forbids another request of this run, if any."""
+        limits, facts = self.config.limits, self.facts
+        if over_wakes:
+            return Problem("wakes", f"The tree was woken {self.config.max_wakes} times since a person's last message.")
+        if limits.requests is not None and facts.run_requests >= limits.requests:
+            return Problem("requests", f"The run made {facts.run_requests} requests; its limit is {limits.requests}.")
+        if limits.tokens is not None and facts.run_tokens >= limits.tokens:
+            return Problem("tokens", f"The run used {facts.run_tokens} tokens; its limit is {limits.tokens}.")
+        return None

@@ -1,0 +1,133 @@
+"""Facts told to the turn machine. Past tense; each names what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from actors.protocol.model import ModelReply
+from actors.protocol.tools import ToolOutcome
+from session_store.items import AssistantItem
+from session_store.messages import Message
+from session_store.requests import Appended as AppendReply
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The lease was taken and the log restored; the machine may begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesArrived:
+    """Messages seen in the inbox. Ones seen before are told apart by their id."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    batch_id: str
+    reply: AppendReply
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """The store said no (`code` of `session_store.errors`): another incarnation owns the session."""
+
+    batch_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The store could not commit within its limit (disk full, no answer). Nothing was written."""
+
+    batch_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """The wait of `RetryLater` is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyCompleted:
+    request_id: str
+    reply: ModelReply
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """The request failed for good. `broken`: after output had begun, `kept` being the blocks complete before it."""
+
+    request_id: str
+    error_type: str
+    message: str
+    broken: bool = False
+    kept: tuple[AssistantItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAborted:
+    """The request was cut off as `AbortRequest` asked. `kept` is the text it had streamed."""
+
+    request_id: str
+    kept: tuple[AssistantItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallsFinished:
+    """Calls ended, by index of the last reply's calls; several that ended at one moment come together."""
+
+    outcomes: tuple[tuple[int, ToolOutcome], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePassed:
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParkingAsked:
+    """The Directory would like the Pod to give its lease up if it rests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRefused:
+    """Something wants the Pod, or the epoch is old (`stale`)."""
+
+    stale: bool
+    messages: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """The shell learned that another incarnation owns the session, or that its actor is ending."""
+
+    reason: str
+
+
+Stimulus: TypeAlias = (
+    Opened
+    | MessagesArrived
+    | Appended
+    | AppendRefused
+    | AppendFailed
+    | RetryDue
+    | ReplyCompleted
+    | RequestFailed
+    | RequestAborted
+    | CallsFinished
+    | DeadlinePassed
+    | ParkingAsked
+    | Released
+    | ReleaseRefused
+    | LeaseLost
+)

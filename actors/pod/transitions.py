@@ -1,0 +1,87 @@
+"""The turn machine's phases and the table of its moves. `scripts/draw_states.py` draws the diagram from it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from actors.pod import stimuli as s
+
+
+class Phase(StrEnum):
+    NEW = "new"
+    """Restored, not begun."""
+    RESTING = "resting"
+    """Nothing is in flight."""
+    COMMITTING = "committing"
+    """One append is in flight; its answer decides what comes next."""
+    REQUESTING = "requesting"
+    """A request is in flight; nothing else is."""
+    CALLING = "calling"
+    """Tools run; results are appended as they finish."""
+    STALLED = "stalled"
+    """The store cannot commit; the run's end is tried again."""
+    RELEASING = "releasing"
+    """The lease is being given up."""
+    GONE = "gone"
+    """Done: fenced, parked or ended. Every stimulus is ignored."""
+
+
+_ANYTHING_NEXT = frozenset(
+    {Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING, Phase.STALLED, Phase.GONE}
+)
+_FENCED = frozenset({Phase.GONE})
+
+TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
+    (Phase.NEW, s.Opened): _ANYTHING_NEXT,
+    (Phase.RESTING, s.MessagesArrived): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING}),
+    (Phase.RESTING, s.ParkingAsked): frozenset({Phase.RELEASING}),
+    (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
+    (Phase.RESTING, s.LeaseLost): _FENCED,
+    (Phase.COMMITTING, s.MessagesArrived): frozenset({Phase.COMMITTING}),
+    (Phase.COMMITTING, s.Appended): _ANYTHING_NEXT,
+    (Phase.COMMITTING, s.AppendRefused): _FENCED,
+    (Phase.COMMITTING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
+    (Phase.COMMITTING, s.DeadlinePassed): frozenset({Phase.COMMITTING}),
+    (Phase.COMMITTING, s.ParkingAsked): frozenset({Phase.COMMITTING}),
+    (Phase.COMMITTING, s.LeaseLost): _FENCED,
+    (Phase.REQUESTING, s.MessagesArrived): frozenset({Phase.REQUESTING}),
+    (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
+    (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
+    (Phase.REQUESTING, s.RequestAborted): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
+    (Phase.REQUESTING, s.DeadlinePassed): frozenset({Phase.REQUESTING}),
+    (Phase.REQUESTING, s.ParkingAsked): frozenset({Phase.REQUESTING}),
+    (Phase.REQUESTING, s.LeaseLost): _FENCED,
+    (Phase.CALLING, s.MessagesArrived): frozenset({Phase.CALLING}),
+    (Phase.CALLING, s.CallsFinished): frozenset({Phase.CALLING, Phase.COMMITTING}),
+    (Phase.CALLING, s.Appended): frozenset({Phase.CALLING, Phase.COMMITTING, Phase.REQUESTING, Phase.GONE}),
+    (Phase.CALLING, s.AppendRefused): _FENCED,
+    (Phase.CALLING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
+    (Phase.CALLING, s.DeadlinePassed): frozenset({Phase.CALLING}),
+    (Phase.CALLING, s.ParkingAsked): frozenset({Phase.CALLING}),
+    (Phase.CALLING, s.LeaseLost): _FENCED,
+    (Phase.STALLED, s.MessagesArrived): frozenset({Phase.STALLED}),
+    (Phase.STALLED, s.CallsFinished): frozenset({Phase.STALLED}),
+    (Phase.STALLED, s.RetryDue): _ANYTHING_NEXT,
+    (Phase.STALLED, s.DeadlinePassed): frozenset({Phase.STALLED}),
+    (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
+    (Phase.STALLED, s.LeaseLost): _FENCED,
+    (Phase.RELEASING, s.MessagesArrived): frozenset({Phase.RELEASING}),
+    (Phase.RELEASING, s.ParkingAsked): frozenset({Phase.RELEASING}),
+    (Phase.RELEASING, s.Released): frozenset({Phase.GONE}),
+    (Phase.RELEASING, s.ReleaseRefused): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.GONE}),
+    (Phase.RELEASING, s.LeaseLost): _FENCED,
+}
+
+
+class IllegalStimulus(Exception):
+    """A stimulus that the phase has no move for: the shell's fault. Nothing was changed."""
+
+    def __init__(self, phase: Phase, stimulus: s.Stimulus) -> None:
+        super().__init__(f"{type(stimulus).__name__} has no meaning while the machine is {phase}")
+        self.phase = phase
+        self.stimulus = stimulus
+
+
+class BrokenInvariant(Exception):
+    """The machine made a move that its table does not allow: our fault."""

@@ -1,0 +1,419 @@
+"""The turn machine: stimulus in, instructions out. No Ray, no I/O, no clock, no randomness.
+
+It decides by level, not by edge: `_advance` looks at the folds of what is committed and at the inbox, and says the one
+next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from actors.pod import instructions as do
+from actors.pod import stimuli as st
+from actors.pod.calls import CallBoard, wait_directive
+from actors.pod.endings import (
+    Commit,
+    Ending,
+    cancel_run,
+    closing_results,
+    end_run,
+    ordered_ending,
+    stop_pod,
+    withdraw_queue,
+)
+from actors.pod.facts import PodFacts
+from actors.pod.interceptors import interrupt
+from actors.pod.openings import add_gap, open_run
+from actors.pod.replies import judge, reply_commit
+from actors.pod.state import Identity, PodState
+from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
+from actors.protocol.config import PodConfig
+from actors.protocol.tools import ToolOutcome
+from session_store.entries import AssistantItems, Invoke, LogEntry, RunEnd, SystemItems, ToolResults
+from session_store.items import Problem
+from session_store.messages import Message
+from session_store.requests import Appended, Lease
+from session_store.restore import RestoredState
+from session_store.status import starts_run
+
+MAX_BROKEN = 2
+"""Replies in a row that broke off, or said nothing, before the run ends with an error."""
+MAX_STALLS = 40
+"""Tries to commit while the store cannot; with waits up to `STALL_WAIT` seconds that is about 18 minutes."""
+STALL_WAIT = 30.0
+BROKEN_TEXT = "Your last reply was cut off by a broken connection. What is above is kept; go on from there."
+ENDING_ORDERS = ("stop", "cancel", "interrupt")
+
+
+class TurnMachine:
+    """One incarnation of a Pod's mind. `idempotent(tool name)` says what may run again after a crash."""
+
+    def __init__(
+        self, config: PodConfig, state: RestoredState, facts: PodFacts, lease: Lease, idempotent: Callable[[str], bool]
+    ) -> None:
+        who = Identity(lease.session, config.name, config.parent_id, lease.epoch)
+        self.state = PodState(config, who, state.history, state.status, facts, lease.head)
+        self.phase = Phase.NEW
+        self._idempotent = idempotent
+        self._opened_head = lease.head
+        self._tag = f"{lease.session[-12:]}-{lease.epoch}"
+        self._count = 0
+        self._flight: do.Append | None = None
+        self._request: str | None = None
+        self._aborting = False
+        self._board: CallBoard | None = None
+        self._late = False
+        self._over_wakes = False
+        self._broken = 0
+        self._stalls = 0
+        self._out: list[do.Instruction] = []
+        self.state.note(lease.messages)
+
+    def handle(self, stimulus: st.Stimulus) -> list[do.Instruction]:
+        """Take one fact; say what to do.
+
+        Raises `IllegalStimulus` (and changes nothing) when the phase has no move for it.
+        """
+        if self.phase is Phase.GONE:
+            return []
+        allowed = TRANSITIONS.get((self.phase, type(stimulus)))
+        if allowed is None:
+            raise IllegalStimulus(self.phase, stimulus)
+        before, self._out = self.phase, []
+        self._take(stimulus)
+        if self.phase not in allowed:
+            raise BrokenInvariant(f"{before} -> {self.phase} on {type(stimulus).__name__}")
+        return self._out
+
+    def _take(self, stimulus: st.Stimulus) -> None:
+        match stimulus:
+            case st.Opened():
+                if self.state.fold.run_open:
+                    self._set_deadline(self.state.fold.run_id or "", self.state.facts.run_started)
+                self._advance()
+            case st.MessagesArrived(messages):
+                self.state.note(messages)
+                self._heed()
+            case st.Appended():
+                self._committed(stimulus.reply)
+            case st.AppendFailed():
+                self._stall(stimulus.message)
+            case st.RetryDue():
+                self._retry_commit()
+            case st.ReplyCompleted():
+                self._request_over()
+                self._reply_completed(stimulus)
+            case st.RequestFailed():
+                self._request_over()
+                self._request_failed(stimulus)
+            case st.RequestAborted():
+                self._request_over()
+                self._request_aborted(stimulus)
+            case st.CallsFinished(outcomes):
+                self._calls_finished(outcomes)
+            case st.DeadlinePassed(run_id):
+                self._late = self._late or (run_id == self.state.fold.run_id and self.state.fold.run_open)
+                self._heed()
+            case st.ParkingAsked():
+                if self.phase is Phase.RESTING:
+                    self._do(do.Release(), Phase.RELEASING)
+            case st.ReleaseRefused(stale, messages):
+                self._release_refused(stale, messages)
+            case st.Released():
+                self._do(do.Quit("parked"), Phase.GONE)
+            case st.AppendRefused():
+                self._fence(f"{stimulus.code}: {stimulus.message}")
+            case st.LeaseLost(reason):
+                self._fence(reason)
+
+    # --- what is next -------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Say the next thing. Nothing is in flight now."""
+        if self.state.fold.ended:
+            self._do(do.Quit("ended"), Phase.GONE)
+        elif self.state.order() == "stop":
+            self._append(stop_pod(self.state, Commit(), self._board))
+        elif self.state.running:
+            self._advance_run()
+        else:
+            self._advance_rest()
+
+    def _advance_run(self) -> None:
+        state, order = self.state, self.state.order()
+        if self._ordered_to_end():
+            self._end(ordered_ending(state, Commit()))
+        elif state.history.open_message is not None:
+            self._take_up_calls()
+        elif order == "pause":
+            self._end(Ending("paused"))
+        elif (spent := state.spent(self._over_wakes)) is not None:
+            self._end(Ending("limit_reached", spent))
+        elif not self._commit_gap():
+            self._send_request()
+
+    def _advance_rest(self) -> None:
+        state, fold = self.state, self.state.fold
+        waiting = fold.suspended or fold.question is not None or fold.outcome == "waiting_on_children"
+        controls = state.controls()
+        if starts_run(fold, state.messages):
+            self._append(open_run(state, self._next_id("run")))
+        elif waiting and state.aimed("cancel") is not None:
+            self._end(cancel_run(state, "cancel"))
+        elif controls:
+            # their run is over: they change nothing
+            self._append(Commit(consumes=[m.message_id for m in controls]))
+        else:
+            self._do(do.Rest(), Phase.RESTING)
+
+    def _heed(self) -> None:
+        """A message or the deadline came: cut short what an order or the time forbids."""
+        order = self.state.order()
+        if self.phase is Phase.RESTING:
+            self._advance()
+        elif self.phase is Phase.REQUESTING and not self._aborting and (order is not None or self._late):
+            self._aborting = True
+            self._out.append(do.AbortRequest(self._request or ""))
+        elif self.phase is Phase.CALLING and not self._aborting and (order in ENDING_ORDERS or self._late):
+            self._aborting = True
+            self._out.append(do.AbortCalls())
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _send_request(self) -> None:
+        self._request = self._next_id("req")
+        facts = self.state.facts
+        self._do(do.SendRequest(self._request, facts.requests + 1, facts.run_requests + 1), Phase.REQUESTING)
+
+    def _request_over(self) -> None:
+        self._request, self._aborting = None, False
+
+    def _ordered_to_end(self) -> bool:
+        return self._late or self.state.order() in ENDING_ORDERS
+
+    def _end_as_ordered(self, commit: Commit) -> None:
+        """Stop, cancel, interrupt or time: end, with the last text the model produced in the same commit."""
+        if self.state.order() == "stop":
+            self._append(stop_pod(self.state, commit, self._board))
+        else:
+            self._end(ordered_ending(self.state, commit), commit)
+
+    def _request_aborted(self, stimulus: st.RequestAborted) -> None:
+        if self._ordered_to_end():
+            kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
+            self._end_as_ordered(Commit(entries=kept))
+        elif self.state.order() == "pause":
+            self._end(Ending("paused"))
+        else:
+            self._send_request()
+
+    def _reply_completed(self, stimulus: st.ReplyCompleted) -> None:
+        verdict = judge(stimulus.reply)
+        nothing = verdict.kind == "nothing"
+        commit = reply_commit(
+            stimulus.request_id, len(self.state.history.items), stimulus.reply, with_items=not nothing
+        )
+        self._broken = self._broken + 1 if nothing else 0
+        if verdict.kind == "calls":
+            self._append(commit)
+        elif self._ordered_to_end():
+            self._end_as_ordered(commit)
+        elif nothing and self._broken > MAX_BROKEN:
+            text = f"The model answered {self._broken} times with neither text nor a tool call."
+            self._end(Ending("errored", Problem("empty_reply", text)), commit)
+        elif verdict.ending is None or (verdict.ending.outcome == "finished" and self.state.steers()):
+            self._append(commit)
+        else:
+            self._end(verdict.ending, commit)
+
+    def _request_failed(self, stimulus: st.RequestFailed) -> None:
+        kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
+        retriable = stimulus.broken or stimulus.error_type == "empty_reply"
+        self._broken += retriable
+        if self._ordered_to_end():
+            self._end_as_ordered(Commit(entries=kept))
+        elif not retriable or self._broken > MAX_BROKEN:
+            problem = Problem(stimulus.error_type, stimulus.message)
+            self._end(Ending("errored", problem), Commit(entries=kept))
+        elif kept:
+            item = interrupt(f"{stimulus.request_id}:broken", "broken_stream", BROKEN_TEXT)
+            self._append(Commit(entries=[*kept, SystemItems((item,))]))
+        elif self.state.order() == "pause":
+            self._end(Ending("paused"))
+        else:
+            self._send_request()
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def _take_up_calls(self) -> None:
+        """Run the calls of the last reply; of a revived run only those that may run again (law 6)."""
+        message = self.state.history.open_message
+        assert message is not None
+        runnable = self.state.history.open_calls
+        if message.seq <= self._opened_head:
+            cut = tuple(i for i in runnable if not self._idempotent(message.calls[i].name))
+            if cut:
+                self._append(Commit(entries=[ToolResults(tuple(closing_results(message, cut)))]))
+                return
+        self._board = CallBoard(message, runnable)
+        self._do(do.RunCalls(message, self._board.next_stage()), Phase.CALLING)
+
+    def _calls_finished(self, outcomes: tuple[tuple[int, ToolOutcome], ...]) -> None:
+        board = self._board
+        if board is None:
+            return  # a stalled run's calls, ended on our order
+        for index, outcome in outcomes:
+            board.finish(index, outcome)
+        if self.phase is Phase.CALLING and self._flight is None:
+            self._commit_results(board)
+
+    def _commit_results(self, board: CallBoard) -> None:
+        """Commit what has finished; with the last of it also what the next request needs, or the run's rest."""
+        if self._aborting:
+            if not board.running:  # the others report within a bound; one commit ends the run
+                self._aborting = False
+                self._end_as_ordered(Commit())
+            return
+        commit = Commit()
+        results = board.take_results()
+        if results:
+            commit.add(ToolResults(tuple(results)))
+        if board.running or board.more_stages():
+            self._append(commit, Phase.CALLING)
+            return
+        wait = wait_directive([*self.state.history.open_results.values(), *results])
+        free = self.state.order() is None and not self._late
+        if wait is not None and free:
+            self._end(Ending("waiting_on_children", waits_for=wait.pods, mode=wait.mode), commit)
+            return
+        self._board = None
+        if free:
+            add_gap(self.state, commit)
+        self._append(commit)
+
+    def _go_on_calling(self) -> None:
+        board = self._board
+        assert board is not None
+        self._heed()
+        if board.finished or (self._aborting and not board.running):
+            self._commit_results(board)
+        elif not board.running and board.more_stages():
+            self._do(do.RunCalls(board.message, board.next_stage()), Phase.CALLING)
+
+    # --- commits ------------------------------------------------------------------------------------------------
+
+    def _end(self, ending: Ending, commit: Commit | None = None) -> None:
+        commit = end_run(self.state, ending, commit or Commit(), self._board)
+        cancel = self.state.aimed("cancel")
+        if cancel is not None and cancel.body.get("clear_queue"):
+            withdraw_queue(self.state, commit)
+        self._append(commit)
+
+    def _commit_gap(self) -> bool:
+        commit = Commit()
+        if not add_gap(self.state, commit):
+            return False
+        self._append(commit)
+        return True
+
+    def _append(self, commit: Commit, phase: Phase = Phase.COMMITTING) -> None:
+        fold = self.state.fold
+        if fold.outcome == "paused" and not fold.run_open and commit.entries:
+            commit.consumes.extend(m.message_id for m in self.state.messages if m.kind == "resume")
+        self._count += 1
+        self._flight = do.Append(
+            f"{self._tag}-{self._count}",
+            self.state.head,
+            tuple(commit.entries),
+            tuple(commit.deliveries),
+            tuple(dict.fromkeys(commit.consumes)),
+            self.state.cursor,
+            commit.concluded,
+            commit.cascade,
+        )
+        self._do(self._flight, phase)
+
+    def _committed(self, reply: Appended) -> None:
+        """The only place where the Pod's memory changes: exactly as the log did."""
+        flight, self._flight = self._flight, None
+        assert flight is not None
+        self._stalls = 0
+        for offset, entry in enumerate(flight.entries):
+            placed = replace(entry, seq=reply.first_seq + offset, ts=reply.ts)
+            self.state.apply(placed)
+            self._note_run(placed, reply)
+        self.state.head = reply.head
+        self.state.forget(flight.consumes)
+        self.state.note(reply.messages)
+        hinted = tuple(dict.fromkeys((*(d.session for d in flight.deliveries), *reply.cascaded)))
+        if hinted:
+            self._out.append(do.Hint(hinted))
+        if self.phase is Phase.COMMITTING:
+            self._advance()
+        else:
+            self._go_on_calling()
+
+    def _note_run(self, entry: LogEntry, reply: Appended) -> None:
+        match entry:
+            case Invoke(run_id=run_id, ts=ts, trigger=trigger):
+                self._late, self._broken = False, 0
+                self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
+                self._set_deadline(run_id, ts)
+            case RunEnd():
+                self._board, self._late = None, False
+                if self.state.config.limits.seconds is not None:
+                    self._out.append(do.ClearDeadline())
+            case _:
+                pass
+
+    def _set_deadline(self, run_id: str, started: int) -> None:
+        seconds = self.state.config.limits.seconds
+        if seconds is not None:
+            self._out.append(do.SetDeadline(run_id, started + round(seconds * 1000)))
+
+    # --- trouble ------------------------------------------------------------------------------------------------
+
+    def _stall(self, reason: str) -> None:
+        """The store cannot commit: nothing of the failed batch exists (law 2). Tell people, try the run's end later."""
+        self._flight = None
+        self._stalls += 1
+        if self._board is not None and self._board.running:
+            self._out.append(do.AbortCalls())
+        self._aborting = False
+        if self._stalls > MAX_STALLS:
+            self._do(do.Quit("store", reason), Phase.GONE)
+            return
+        self._out.append(do.RaiseAlert("error", "store_unavailable", f"The session's log cannot be written: {reason}"))
+        self._do(do.RetryLater(min(0.25 * 2 ** (self._stalls - 1), STALL_WAIT)), Phase.STALLED)
+
+    def _retry_commit(self) -> None:
+        if self.state.running and self.state.order() is None:
+            self._end(Ending("errored", Problem("store_unavailable", "The log could not be written for a while.")))
+        else:
+            self._advance()
+
+    def _release_refused(self, stale: bool, messages: tuple[Message, ...]) -> None:
+        if stale:
+            self._fence("stale_epoch")
+            return
+        self.state.note(messages)
+        self.phase = Phase.RESTING
+        self._advance()
+
+    def _fence(self, reason: str) -> None:
+        """Another incarnation owns the session: stop at once, tool processes first (law 3)."""
+        if self._board is not None and self._board.running:
+            self._out.append(do.AbortCalls())
+        if self._request is not None:
+            self._out.append(do.AbortRequest(self._request))
+        self._do(do.Quit("fenced", reason), Phase.GONE)
+
+    def _next_id(self, kind: str) -> str:
+        """Unique for ever without chance: session, epoch and a count (an epoch is never used twice)."""
+        self._count += 1
+        return f"{kind}-{self._tag}-{self._count}"
+
+    def _do(self, instruction: do.Instruction, phase: Phase) -> None:
+        self._out.append(instruction)
+        self.phase = phase
