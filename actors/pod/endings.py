@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from actors.pod.calls import CallBoard
 from actors.pod.facts import PodFacts
+from actors.pod.instructions import Append
 from actors.pod.state import Identity, Order, PodState
 from session_store.codec import from_plain, to_plain
 from session_store.entries import (
@@ -56,6 +57,19 @@ class Commit:
 
     def add(self, *entries: LogEntry) -> None:
         self.entries.extend(entries)
+
+    def append(self, batch_id: str, head: int, cursor: int) -> Append:
+        """The instruction that commits this on top of `head`."""
+        return Append(
+            batch_id,
+            head,
+            tuple(self.entries),
+            tuple(self.deliveries),
+            tuple(dict.fromkeys(self.consumes)),
+            cursor,
+            self.concluded,
+            self.cascade,
+        )
 
 
 def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | None = None) -> Commit:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from actors.pod.endings import Commit, Ending
+from actors.pod.interceptors import interrupt
 from actors.protocol.model import ModelReply
-from session_store.entries import AssistantItems, LlmUsage
+from session_store.entries import AssistantItems, LlmUsage, SystemItems
 from session_store.items import AssistantItem, Problem
+
+BROKEN_TEXT = "Your last reply was cut off by a broken connection. What is above is kept; go on from there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ def reply_commit(request_id: str, history_len: int, reply: ModelReply, with_item
         )
     )
     return commit
+
+
+def cut_off(request_id: str) -> SystemItems:
+    """Tells the model that its last reply broke off (case M01)."""
+    return SystemItems((interrupt(f"{request_id}:broken", "broken_stream", BROKEN_TEXT),))
 
 
 def text_of(items: Iterable[AssistantItem]) -> str:

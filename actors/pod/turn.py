@@ -23,14 +23,13 @@ from actors.pod.endings import (
     withdraw_queue,
 )
 from actors.pod.facts import PodFacts
-from actors.pod.interceptors import interrupt
 from actors.pod.openings import add_gap, open_run
-from actors.pod.replies import judge, reply_commit
+from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import AssistantItems, Invoke, LogEntry, RunEnd, SystemItems, ToolResults
+from session_store.entries import AssistantItems, Invoke, LogEntry, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
@@ -42,7 +41,6 @@ MAX_BROKEN = 2
 MAX_STALLS = 40
 """Tries to commit while the store cannot; with waits up to `STALL_WAIT` seconds that is about 18 minutes."""
 STALL_WAIT = 30.0
-BROKEN_TEXT = "Your last reply was cut off by a broken connection. What is above is kept; go on from there."
 ENDING_ORDERS = ("stop", "cancel", "interrupt")
 
 
@@ -237,8 +235,7 @@ class TurnMachine:
             problem = Problem(stimulus.error_type, stimulus.message)
             self._end(Ending("errored", problem), Commit(entries=kept))
         elif kept:
-            item = interrupt(f"{stimulus.request_id}:broken", "broken_stream", BROKEN_TEXT)
-            self._append(Commit(entries=[*kept, SystemItems((item,))]))
+            self._append(Commit(entries=[*kept, cut_off(stimulus.request_id)]))
         elif self.state.order() == "pause":
             self._end(Ending("paused"))
         else:
@@ -322,16 +319,7 @@ class TurnMachine:
         if fold.outcome == "paused" and not fold.run_open and commit.entries:
             commit.consumes.extend(m.message_id for m in self.state.messages if m.kind == "resume")
         self._count += 1
-        self._flight = do.Append(
-            f"{self._tag}-{self._count}",
-            self.state.head,
-            tuple(commit.entries),
-            tuple(commit.deliveries),
-            tuple(dict.fromkeys(commit.consumes)),
-            self.state.cursor,
-            commit.concluded,
-            commit.cascade,
-        )
+        self._flight = commit.append(f"{self._tag}-{self._count}", self.state.head, self.state.cursor)
         self._do(self._flight, phase)
 
     def _committed(self, reply: Appended) -> None:
@@ -410,7 +398,7 @@ class TurnMachine:
         self._do(do.Quit("fenced", reason), Phase.GONE)
 
     def _next_id(self, kind: str) -> str:
-        """Unique for ever without chance: session, epoch and a count (an epoch is never used twice)."""
+        """Unique without chance: an epoch is never used twice."""
         self._count += 1
         return f"{kind}-{self._tag}-{self._count}"
 
