@@ -125,8 +125,6 @@ class TurnMachine:
             case st.LeaseLost(reason):
                 self._fence(reason)
 
-    # --- what is next -------------------------------------------------------------------------------------------
-
     def _advance(self) -> None:
         """Say the next thing. Nothing is in flight now."""
         if self.state.fold.ended:
@@ -176,8 +174,6 @@ class TurnMachine:
         elif self.phase is Phase.CALLING and not self._aborting and (order in ENDING_ORDERS or self._late):
             self._aborting = True
             self._out.append(do.AbortCalls())
-
-    # --- requests -----------------------------------------------------------------------------------------------
 
     def _send_request(self) -> None:
         self._request = self._next_id("req")
@@ -241,8 +237,6 @@ class TurnMachine:
         else:
             self._send_request()
 
-    # --- calls --------------------------------------------------------------------------------------------------
-
     def _take_up_calls(self) -> None:
         """Run the calls of the last reply; of a revived run only those that may run again (law 6)."""
         message = self.state.history.open_message
@@ -297,8 +291,6 @@ class TurnMachine:
             self._commit_results(board)
         elif not board.running and board.more_stages():
             self._do(do.RunCalls(board.message, board.next_stage()), Phase.CALLING)
-
-    # --- commits ------------------------------------------------------------------------------------------------
 
     def _end(self, ending: Ending, commit: Commit | None = None) -> None:
         commit = end_run(self.state, ending, commit or Commit(), self._board)
@@ -359,8 +351,6 @@ class TurnMachine:
         seconds = self.state.config.limits.seconds
         if seconds is not None:
             self._out.append(do.SetDeadline(run_id, started + round(seconds * 1000)))
-
-    # --- trouble ------------------------------------------------------------------------------------------------
 
     def _stall(self, reason: str) -> None:
         """The store cannot commit: nothing of the failed batch exists (law 2). Tell people, try the run's end later."""
