@@ -1,0 +1,88 @@
+"""What a Pod's shell needs of the world. `wiring` binds real parts; tests and the simulator bind fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from actors.protocol.config import ModelSpec, PodConfig
+from actors.protocol.ids import Clock
+from actors.protocol.model import Model
+from actors.protocol.tools import Children, SpawnOrder, Toolbox, ToolContext, ToolOutcome
+from session_store.items import Json, ToolCall
+from session_store.requests import AsyncStore
+
+
+class DirectoryPort(Protocol):
+    """The Directory as Pods use it."""
+
+    async def spawn(self, parent: str, order: SpawnOrder) -> str:
+        """Create the child and bind it; returns its id once it has committed its task. Raises `ChildrenError`."""
+
+    async def hint(self, sessions: tuple[str, ...]) -> None:
+        """These sessions have got messages; may be lost."""
+
+    async def stop(self, session: str, by: str) -> None:
+        """See the session ended (its stop message is durable already): bounded, by force after the limit."""
+
+    async def rested(self, session: str, epoch: int) -> None:
+        """The Pod has come to rest; it may be parked after `park_after`."""
+
+    async def left(self, session: str, epoch: int, reason: str) -> None:
+        """The Pod's shell let go of the session (`parked`, `ended`, `fenced`, `store`)."""
+
+
+class LeaseGate(Protocol):
+    """Law 3: work starts only while the last heartbeat reply is younger than the lease."""
+
+    async def fresh(self) -> None:
+        """Return when it is; waits (does not fail) while it is not."""
+
+
+CallRunner = Callable[
+    [list[tuple[int, ToolCall]], Toolbox, Callable[[int], ToolContext], Callable[[int, ToolOutcome], None]],
+    Awaitable[None],
+]
+"""Runs the calls of one stage side by side and reports each as it ends (`actors.tools.executor.run_calls`).
+
+When cancelled it reports `interrupted` for each call that has not ended, then raises CancelledError.
+"""
+
+
+class HostParts(Protocol):
+    """All that one actor process shares among its Pods."""
+
+    @property
+    def store(self) -> AsyncStore: ...
+
+    @property
+    def directory(self) -> DirectoryPort: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def gate(self) -> LeaseGate: ...
+
+    @property
+    def run_calls(self) -> CallRunner: ...
+
+    def model(self, spec: ModelSpec) -> Model:
+        """The model of a spec; shared by the Pods that use it. Raises `ModelError` (type `settings`)."""
+
+    def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
+        """A Pod's own tools."""
+
+    def spill_folder(self, session: str) -> str:
+        """Where tool outputs too large for the log go."""
+
+    def forbidden(self) -> tuple[str, ...]:
+        """Folders no general tool may write: the store's, the memory's."""
+
+    async def close(self) -> None: ...
+
+
+AlertSink = Callable[[str, str, str], None]
+"""(level, code, message)"""
+
+JsonObject = dict[str, Json]
