@@ -216,5 +216,6 @@ def owed_events(
 
 def _given_back_by_stop(reference: Reference, seq: int) -> bool:
     """Whether the entry is a `withdrawn` of the commit that ended the session: `shut_down` tells of it."""
-    after = reference.entries[seq - 1 :]
-    return all(isinstance(e, (Withdrawn, PodEnd, Extension)) for e in after)
+    end = next(e for e in reference.entries if isinstance(e, PodEnd))
+    withdrawn = isinstance(reference.entries[seq - 1], Withdrawn)
+    return withdrawn and reference.commits[seq - 1] == reference.commits[end.seq - 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from session_store.entries import Extension
+from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
 
@@ -21,7 +22,10 @@ class People:
     def new_root(self) -> None:
         session = self.world.fresh_session()
         self.world.say(f"person: new root {session[-4:]}")
-        self.world.create(session, self.world.token("root"), "Do it.", self.world.token("prompt"))
+        try:
+            self.world.create(session, self.world.token("root"), "Do it.", self.world.token("prompt"))
+        except Refused:
+            return  # no place
         self.world.hint((session,))
 
     def act(self) -> None:

@@ -243,12 +243,16 @@ class Incarnation:
     def check_memory(self) -> None:
         """Law 1: what the machine holds is what the log says."""
         reference, state = self.world.references[self.session], self.machine.state
-        beyond = [e for e in reference.entries[state.head :] if not isinstance(e, Extension)]
-        if beyond:
-            return  # superseded: a newer incarnation wrote
+        if self._overtaken():
+            return
         _same("history", reference.history, state.history)
         _same("facts", reference.facts, state.facts)
         _same("fold", reference.fold, state.fold, leave_out=("head", "updated_at"))
+
+    def _overtaken(self) -> bool:
+        """Whether a newer incarnation wrote what this one does not know."""
+        beyond = self.world.references[self.session].entries[self.machine.state.head :]
+        return any(not isinstance(e, Extension) for e in beyond)
 
     def check_request(self) -> None:
         """Every call answered before a request; earlier history as in the request before, byte by byte (E11)."""
@@ -262,7 +266,7 @@ class Incarnation:
                     raise LawBroken(f"{self.tag}: the calls of entry {item.seq} are not answered in call order")
         encoded = [pack(to_plain(item)) for item in history.items]
         removals, last = self.world.sent_histories.get(self.session, (0, []))
-        if self.machine.state.head < len(self.world.references[self.session].entries) - 1:
+        if self._overtaken():
             return
         if removals == history.removals and encoded[: len(last)] != last:
             raise LawBroken(f"{self.tag}: the history before the last request has changed")

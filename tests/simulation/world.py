@@ -49,6 +49,8 @@ class Reference:
     """What the log of a session says, folded from the stored bytes."""
 
     entries: list[LogEntry] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)
+    """For each entry, the seq of the first entry of its commit."""
     history: History = field(default_factory=History)
     fold: StatusFold = field(default_factory=StatusFold)
     facts: PodFacts = field(default_factory=PodFacts)
@@ -157,7 +159,9 @@ class World:
     def _read_on(self, session: str) -> None:
         reference = self.references[session]
         before = len(reference.entries)
-        for entry in read_log(self.store, session, before):
+        committed = read_log(self.store, session, before)
+        reference.commits += [before + 1] * len(committed)
+        for entry in committed:
             if entry.seq != len(reference.entries) + 1:
                 raise LawBroken(f"seq {entry.seq} of {session} follows {len(reference.entries)}")
             reference.apply(entry)
