@@ -13,7 +13,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other (default 1)")
-    parser.add_argument("--trace", action="store_true", help="print every step of a seed that fails, or of the only one")
+    parser.add_argument(
+        "--trace", action="store_true", help="print every step of a seed that fails, or of the only one"
+    )
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first seed that fails")
     options = parser.parse_args()
     started, failed = time.perf_counter(), []

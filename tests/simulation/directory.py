@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from session_store.errors import Refused
-from session_store.requests import ClaimDirectory, Open, Query
-
 from actors.pod import stimuli as st
 from actors.pod.transitions import Phase
-
+from session_store.errors import Refused
+from session_store.requests import ClaimDirectory, Open, Query
 from tests.simulation.pod import Incarnation
 from tests.simulation.world import World
 
@@ -99,6 +97,8 @@ class Directory:
         row = self.world.row(pod.session)
         if row.epoch == pod.epoch and row.status != "ended" and pod.session not in self._binding:
             self._open(pod.session, pod.epoch, self.epoch)
+            if self.world.rng.random() < 0.3:
+                self.world.later(f"{pod.tag} hears of it", lambda: pod.feed(st.LeaseLost("superseded")), owner=pod)
 
     def crash(self, pod: Incarnation) -> None:
         pod.crash()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 from session_store.entries import (
@@ -21,8 +22,7 @@ from session_store.items import ToolCall
 from session_store.requests import FindMessage, Pending
 from session_store.restore import restore
 from session_store.rows import PodRow
-from session_store.status import needs_owner, status
-
+from session_store.status import concludes, event_seq, needs_owner, status
 from tests.simulation import tools
 from tests.simulation.world import LawBroken, Reference, World
 
@@ -39,6 +39,7 @@ def check_all(world: World) -> None:
             _calls(reference)
             _catalogue(world, rows[session], reference)
             _rest(rows[session])
+            _children(world, rows[session], reference)
             _items_once(reference)
             _told(world, session, rows[session], reference)
         except LawBroken as broken:
@@ -105,6 +106,21 @@ def _rest(row: PodRow) -> None:
         raise LawBroken(f"at the end it is {row.status} (waits for {row.waits_for})")
     if row.open:
         raise LawBroken(f"it is {row.status} ({row.outcome}) and still holds its place")
+
+
+def _children(world: World, row: PodRow, reference: Reference) -> None:
+    """Each child's conclusion is known to its parent, in the log or in the inbox, when all work is over."""
+    if row.status == "ended":
+        return
+    facts = deepcopy(reference.facts)
+    for message in world.store.execute(Pending(row.id)).messages:
+        event = message.body.get("event") or {}
+        child = facts.children.get(str(event.get("pod_id")))
+        if child is not None and concludes(event) and event_seq(event) > child.after:
+            child.concluded = True
+    unknown = [c.name for c in facts.children.values() if not c.concluded]
+    if unknown:
+        raise LawBroken(f"it was never told that {unknown} concluded")
 
 
 def _items_once(reference: Reference) -> None:
@@ -175,9 +191,7 @@ def _told(world: World, session: str, row: PodRow, reference: Reference) -> None
         raise LawBroken(f"its parent was told what it is not owed: {[found[e] for e in extra]}")
 
 
-def owed_events(
-    world: World, parent: str, reference: Reference
-) -> tuple[dict[int, tuple[str, str]], set[int]]:
+def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[int, tuple[str, str]], set[int]]:
     """What a child owes its parent, by DESIGN §4 *What reaches the parent*: seq -> (kind, outcome).
 
     The second part are seqs where an event may stand: a cancelled run of somebody else's that ended children at work.

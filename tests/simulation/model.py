@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from actors.pod import stimuli as st
 from actors.protocol.model import ModelReply, StopReason, Usage
 from session_store.items import AssistantItem, Reasoning, Text, ToolCall
-
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ def answer(world: World, pod: Incarnation, request_id: str) -> st.Stimulus:
     """The end of one request: mostly a reply, sometimes a failure."""
     rng = world.rng
     world.model_budget -= 1
-    if world.model_budget <= 0 or world.calm and rng.random() < 0.5:
+    if world.model_budget <= 0 or (world.calm and rng.random() < 0.5):
         return st.ReplyCompleted(request_id, reply((Text(f"Done with {request_id}."),)))
     kind = rng.choices(
         ("calls", "text", "empty", "reasoning", "pause", "length", "refusal", "broken", "failed"),

@@ -6,7 +6,6 @@ from session_store.entries import Extension
 from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
-
 from tests.simulation.directory import Directory
 from tests.simulation.world import World, prompt
 

@@ -22,8 +22,7 @@ from session_store.errors import Refused, StaleEpoch
 from session_store.items import AssistantMessage, ToolResultGroup
 from session_store.requests import Append, Lease, Pending, Release
 from session_store.restore import restore
-
-from tests.simulation import model, tools
+from tests.simulation import model, orders, tools
 from tests.simulation.world import Event, LawBroken, World
 
 CLIENT_TRIES = 3
@@ -188,6 +187,7 @@ class Incarnation:
     def _send_request(self, instruction: do.SendRequest) -> None:
         self.world.requests += 1
         self._request_aborted = False
+        orders.check_free(self.machine.state, ("stop", "cancel", "pause"))
         self.check_request()
         self._later("reply", lambda: self._reply(instruction.request_id), self.world.rng.choice((0, 5, 300)))
 
@@ -200,6 +200,7 @@ class Incarnation:
     # --- tools ---
 
     def _run_calls(self, instruction: do.RunCalls) -> None:
+        orders.check_free(self.machine.state, ("stop", "cancel"))
         for index in instruction.indexes:
             call = instruction.message.calls[index]
             key = CallKey(self.session, instruction.message.seq, index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation import laws
+from tests.simulation import laws, orders
 from tests.simulation.directory import Directory
 from tests.simulation.people import People
 from tests.simulation.world import LawBroken, World
@@ -51,6 +51,8 @@ def simulate(seed: int) -> Summary:
 def _simulate(world: World) -> Summary:
     directory = Directory(world)
     people = People(world, directory)
+    watch = orders.Watch(world)
+    world.before_append, world.after_append = watch.before, watch.after
     for _ in range(world.rng.choice((1, 1, 2))):
         people.new_root()
     steps = _chaos(world, people)

@@ -12,7 +12,6 @@ from session_store.items import ToolCall
 from session_store.messages import Message
 from session_store.requests import Deliver, FindMessage, Parent, Pending
 from session_store.status import concludes, event_seq
-
 from tests.simulation.world import World, prompt
 
 if TYPE_CHECKING:

@@ -94,6 +94,8 @@ class World:
         self.pod_limits = PodLimits(3, self.rng.choice((2, 4)), self.rng.choice((8, 20)))
         self._tokens = 0
         self.hint: Callable[[tuple[str, ...]], None] = lambda _: None
+        self.before_append: Callable[[Append], None] = lambda _: None
+        self.after_append: Callable[[Append], None] = lambda _: None
 
     # --- the schedule ---
 
@@ -137,6 +139,8 @@ class World:
 
     def execute(self, request: Any) -> Any:
         """Carry a request out now. Keeps the books of the observer. Raises `Refused`."""
+        if isinstance(request, Append):
+            self.before_append(request)
         reply = self.store.execute(request)
         match request:
             case Create():
@@ -152,6 +156,7 @@ class World:
                 self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender))
             case Append():
                 self._read_on(request.session)
+                self.after_append(request)
             case _:
                 pass
         return reply
@@ -184,7 +189,9 @@ class World:
 
     # --- sessions ---
 
-    def create(self, session: str, name: str, task: str, message_id: str, parent: Parent | None = None, **more: Any) -> None:
+    def create(
+        self, session: str, name: str, task: str, message_id: str, parent: Parent | None = None, **more: Any
+    ) -> None:
         """A session with one prompt. Raises `Refused`."""
         above = None if parent is None else self.references[parent.session]
         limits = RunLimits(
