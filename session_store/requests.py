@@ -170,7 +170,8 @@ class Append(Request[Appended]):
     Pod's place and write scope with this commit, unless an unconsumed prompt remains in its inbox. `cascade` delivers
     `cancel` (to undetached children that are open or at work, and past those that are neither to what is below them) or
     `stop` (to undetached children that are not ended) to the children listed in this very transaction, with
-    `body.cascade = true`. Idempotent by `batch_id` (the last one per session is kept). Refused: `stale_epoch`, `head_moved`, `condition_failed` (`conflict`: consumed before; `invalid`).
+    `body.cascade = true`. Idempotent by `batch_id` (the last one per session is kept). Refused: `stale_epoch`,
+    `head_moved`, `condition_failed` (`conflict`: consumed before; `invalid`).
     """
 
     session: str
