@@ -13,6 +13,9 @@ from actors.protocol.model import ModelError, StopReason, Usage
 from session_store.codec import pack, unpack
 from session_store.items import AssistantItem, Json, Reasoning, Text, ToolCall
 
+MAX_DEPTH = 100
+"""Arguments nested deeper than this are a problem: the log and the tools' parsers have limits of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveText:
@@ -149,11 +152,11 @@ class ReplyBlocks:
                 live.append(LiveText(block.name, rest))
         return live
 
-    def items(self, stop: StopReason) -> tuple[AssistantItem, ...]:
-        """All items of a finished reply; one that reached the output limit may hold calls that were cut."""
+    def items(self, cut: bool) -> tuple[AssistantItem, ...]:
+        """All items of a finished reply. `cut`: calls that were not closed may have been cut off."""
         made: list[AssistantItem] = []
         for block in self._blocks:
-            item = block.item() if isinstance(block, Prose) else block.item(stop == "length")
+            item = block.item() if isinstance(block, Prose) else block.item(cut)
             if item is not None:
                 made.append(item)
         return tuple(made)
@@ -179,10 +182,9 @@ def parse_arguments(raw: str, cut: bool = False) -> tuple[dict[str, Json] | None
         return None, f"the arguments are not JSON: {error}"
     if not isinstance(value, dict):
         return None, f"the arguments are {_kind(value)}, not an object"
-    try:
-        return unpack(pack(value)), None
-    except (ValueError, RecursionError):
+    if _deeper_than(value, MAX_DEPTH):
         return None, "the arguments are nested too deeply"
+    return unpack(pack(value)), None
 
 
 def whole_characters(text: str) -> str:
@@ -214,6 +216,16 @@ def broken(blocks: ReplyBlocks, error: ModelError) -> ModelError:
     return ModelError(
         error.type, error.message, broken=True, kept=blocks.kept(), status=error.status, detail=dict(error.detail)
     )
+
+
+def _deeper_than(value: Json, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth + 1):
+        level = [v for parent in level for v in (parent.values() if isinstance(parent, dict) else parent)]
+        level = [v for v in level if isinstance(v, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _no_constant(name: str) -> float:

@@ -71,7 +71,7 @@ class OpenAIDecoder:
         if self._stop is None:
             raise broken_stream("the stream ended without a finish reason")
         live = self._blocks.close_prose()
-        items = self._blocks.items(self._stop)
+        items = self._blocks.items(cut=self._stop == "length")
         stop = self._stop
         if stop == "end" and any(isinstance(i, ToolCall) for i in items):
             stop = "tool_calls"
