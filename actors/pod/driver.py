@@ -6,13 +6,14 @@ One task takes stimuli from a queue, in order; each effect runs in a task of its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
+from actors.pod.endings import INTERRUPTED
 from actors.pod.live import TOOL_BLOCK, LiveLog
 from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
 from actors.pod.transitions import Phase
@@ -21,6 +22,7 @@ from actors.protocol.ids import Clock
 from actors.protocol.live import Alert
 from actors.protocol.model import Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
+from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
 from session_store.requests import Append, AsyncStore, Pending, Release
@@ -165,15 +167,19 @@ class PodDriver:
         except Refused as error:
             self.post(st.AppendRefused(order.batch_id, error.code, error.message))
         else:
-            for entry in order.entries:
-                if entry.type in ("assistant_items", "tool_results"):
-                    self.live.committed(entry.request_id if entry.type == "assistant_items" else self._last_request)
+            self._forget_live(order.entries)
             self.post(st.Appended(order.batch_id, reply))
 
-    @property
-    def _last_request(self) -> str:
-        message = self.machine.state.history.open_message
-        return message.request_id if message is not None else ""
+    def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
+        """What is in the log is not live any more."""
+        for entry in entries:
+            match entry:
+                case AssistantItems(request_id=request_id):
+                    self.live.committed(request_id)
+                case ToolResults(results=results):
+                    self.live.committed_blocks({f"{TOOL_BLOCK}{r.call_seq}.{r.index}" for r in results})
+                case _:
+                    pass
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
@@ -233,7 +239,10 @@ class PodDriver:
             for index in sorted(unanswered):
                 done(index, ToolOutcome("error", f"The tool runner failed: {type(error).__name__}: {error}"))
         for index in sorted(unanswered):
-            done(index, ToolOutcome("interrupted", "Interrupted before it finished; whether it took effect is not known."))
+            done(
+                index,
+                ToolOutcome("interrupted", INTERRUPTED),
+            )
 
     def _call_finished(self, index: int, outcome: ToolOutcome) -> None:
         """Calls that end in one moment are told together, and so committed together."""

@@ -53,7 +53,7 @@ class LiveLog:
         self._notice(Retry(request_id, attempt, wait, reason))
 
     def discard(self, request_id: str) -> None:
-        if self._drop(request_id):
+        if self._drop(lambda delta: delta.request_id == request_id):
             self._notice(Discard(request_id))
 
     def alert(self, alert: Alert) -> None:
@@ -61,7 +61,11 @@ class LiveLog:
 
     def committed(self, request_id: str) -> None:
         """The request's reply is in the log: its blocks end with that entry."""
-        self._drop(request_id)
+        self._drop(lambda delta: delta.request_id == request_id)
+
+    def committed_blocks(self, blocks: set[str]) -> None:
+        """These blocks' text is in the log."""
+        self._drop(lambda delta: delta.block in blocks)
 
     def partial(self, request_id: str) -> tuple[AssistantItem, ...]:
         """The text that a cut-off request had streamed, block by block (tool output is not the model's)."""
@@ -72,7 +76,7 @@ class LiveLog:
         return tuple(Text(text, block) for block, text in texts.items() if text.strip())
 
     def since(self, cursor: int) -> tuple[int, tuple[LiveEvent, ...]]:
-        """Events after `cursor` and the new cursor; runs of one block are joined. A cursor of the future is taken as 0."""
+        """Events after `cursor` and the new cursor, runs of one block joined. A cursor of the future counts as 0."""
         if cursor > self._count:
             cursor = 0
         self._pulled = self._count
@@ -101,16 +105,14 @@ class LiveLog:
         self._count += 1
         self._events.append((self._count, event))
 
-    def _drop(self, request_id: str) -> bool:
-        """Forget the request's deltas; whether there were any."""
-        kept = deque((n, e) for n, e in self._events if not (isinstance(e, Delta) and e.request_id == request_id))
-        dropped = len(kept) < len(self._events)
+    def _drop(self, gone: Callable[[Delta], bool]) -> bool:
+        """Forget deltas; whether there were any."""
+        dropped = {e.block for _, e in self._events if isinstance(e, Delta) and gone(e)}
         if dropped:
-            gone = {e.block for _, e in self._events if isinstance(e, Delta) and e.request_id == request_id}
-            for block in gone:
+            self._events = deque((n, e) for n, e in self._events if not (isinstance(e, Delta) and e.block in dropped))
+            for block in dropped:
                 self._lengths.pop(block, None)
-            self._events = kept
-        return dropped
+        return bool(dropped)
 
 
 def _joined(events: Iterable[LiveEvent]) -> list[LiveEvent]:

@@ -77,7 +77,10 @@ class HostParts(Protocol):
         """Where tool outputs too large for the log go."""
 
     def forbidden(self) -> tuple[str, ...]:
-        """Folders no general tool may write: the store's, the memory's."""
+        """Folders no general tool may write: the memory's."""
+
+    def hidden(self) -> tuple[str, ...]:
+        """Folders no general tool may read or write: the home with the store and its secret."""
 
     async def close(self) -> None: ...
 

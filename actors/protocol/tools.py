@@ -147,6 +147,8 @@ class ChildView:
     text: str | None = None
     error: str | None = None
     question: dict[str, Json] | None = None
+    head: int = 0
+    """Head of its log when looked at: events up to it are from before."""
 
 
 @dataclass(frozen=True, slots=True)
