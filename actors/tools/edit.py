@@ -99,7 +99,8 @@ def _with_line_ends(text: str, old: str, new: str) -> tuple[str, str]:
 
 def _lines_of(text: str, old: str) -> list[int]:
     """The lines in which the first occurrences begin."""
-    lines, at = [], text.find(old)
+    lines: list[int] = []
+    at = text.find(old)
     while at >= 0 and len(lines) <= _PLACES:
         lines.append(text.count("\n", 0, at) + 1)
         at = text.find(old, at + len(old))

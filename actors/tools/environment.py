@@ -7,8 +7,28 @@ from collections.abc import Mapping
 
 # An allow-list: what is not known to be harmless stays out, so no key gets through under a new name.
 _PASSED = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR "
-    "JAVA_HOME GOPATH GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR VIRTUAL_ENV CONDA_PREFIX".split()
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "JAVA_HOME",
+        "GOPATH",
+        "GOROOT",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "NVM_DIR",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ]
 )
 _SECRET = re.compile(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|COOKIE)(_|$)|(^|_)(PWD|PAT|DSN)$", re.IGNORECASE

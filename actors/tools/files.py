@@ -280,4 +280,6 @@ def _write(arguments: Write, context: ToolContext, limits: ToolLimits, stop: Sto
     digest = put(Target(real, path, before), data, stop)
     lines = arguments.content.count("\n") + (not arguments.content.endswith("\n") and bool(data))
     verb = "wrote" if before is not None else "created"
-    return ToolOutcome("ok", f"{verb} {reach.shown(real)}: {lines} lines, {sizes(len(data))}", None, file_data(real, digest))
+    return ToolOutcome(
+        "ok", f"{verb} {reach.shown(real)}: {lines} lines, {sizes(len(data))}", None, file_data(real, digest)
+    )

@@ -85,6 +85,11 @@ class GuardedProcess:
                 with suppress(OSError):
                     os.write(self._control, word)
 
+    def kill_if_failed(self, reading: asyncio.Future[None]) -> None:
+        """Output that nobody can take any more must not hold the command up."""
+        if not reading.cancelled() and reading.exception() is not None:
+            self.tell(b"K")
+
     def kill_hard(self) -> None:
         """For a guard that does not answer: kill it and its command's session."""
         with suppress(ProcessLookupError, PermissionError):
@@ -119,6 +124,7 @@ class GuardPool:
         self._lock = threading.Lock()
         self._live: set[GuardedProcess] = set()
         self._kills = 0
+        self._empty: asyncio.Event | None = None  # set, once somebody waits for it, when nothing is live
         self._closed = False
 
     @property
@@ -139,9 +145,11 @@ class GuardPool:
     async def close(self) -> None:
         self._closed = True
         self.kill_all()
-        limit = asyncio.get_running_loop().time() + _KILL_WAIT
-        while self.live and asyncio.get_running_loop().time() < limit:
-            await asyncio.sleep(0.005)
+        self._empty = asyncio.Event()
+        if self.live:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_KILL_WAIT):
+                    await self._empty.wait()
         for process in self._snapshot():
             process.kill_hard()
 
@@ -159,8 +167,7 @@ class GuardPool:
             try:
                 await _reap(process.popen)
             finally:
-                with self._lock:
-                    self._live.discard(process)
+                self._forget(process)
 
     async def _start(self, order: Order) -> GuardedProcess:
         starting = asyncio.ensure_future(asyncio.to_thread(self._spawn, order))
@@ -176,8 +183,7 @@ class GuardPool:
             return
         process = starting.result()
         process.close()
-        with self._lock:
-            self._live.discard(process)
+        self._forget(process)
 
     def _spawn(self, order: Order) -> GuardedProcess:
         with self._lock:
@@ -221,7 +227,7 @@ class GuardPool:
 
     async def _until_end(self, process: GuardedProcess, order: Order, sink: Sink) -> Ended:
         pump = asyncio.ensure_future(_pump(process, sink))
-        pump.add_done_callback(lambda done: process.tell(b"K") if not done.cancelled() and done.exception() else None)
+        pump.add_done_callback(process.kill_if_failed)
         ending = asyncio.ensure_future(_status(process))
         try:
             bound = order.timeout + order.grace + _BACKSTOP
@@ -241,6 +247,12 @@ class GuardPool:
             for task in (pump, ending):
                 task.cancel()
             await asyncio.gather(pump, ending, return_exceptions=True)
+
+    def _forget(self, process: GuardedProcess) -> None:
+        with self._lock:
+            self._live.discard(process)
+            if not self._live and self._empty is not None:
+                self._empty.set()
 
     def _snapshot(self) -> tuple[GuardedProcess, ...]:
         with self._lock:
@@ -286,12 +298,17 @@ async def _read(fd: int) -> bytes:
 
 async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, _set, ready)
     try:
         await ready
     finally:
         loop.remove_reader(fd)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 async def _reap(popen: subprocess.Popen[bytes]) -> None:

@@ -45,10 +45,10 @@ class Guard:
         self.childless = False
 
     def say(self, how: bytes, code: int) -> None:
-        try:
-            os.write(self.status, b"%s %d\n" % (how, code))
+        try:  # without contextlib, here and below: each import delays every tool process
+            os.write(self.status, how + f" {code}\n".encode())
         except OSError:
-            pass  # the actor is gone: nobody listens
+            return  # the actor is gone: nobody listens
 
     def heard(self) -> bytes | None:
         """What the actor wants: None, or why all shall end at once. Notes when it was heard of."""
@@ -115,7 +115,7 @@ def signal_all(number: int) -> None:
         try:
             os.kill(pid, number)
         except OSError:
-            pass
+            continue
 
 
 def descendants(root: int) -> list[int]:
@@ -149,7 +149,7 @@ def become(command: list[str], status: int) -> None:
             pass
         os.execvp(command[0], command)
     except OSError as error:
-        os.write(status, b"failed %d\n" % error.errno)
+        os.write(status, f"failed {error.errno}\n".encode())
     finally:
         os._exit(127)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from actors.protocol.tools import Children, Tool, ToolArgumentError, Toolbox, ToolContext, ToolGuard, ToolOutcome
 from actors.tools.children import child_tools
@@ -42,7 +42,7 @@ class ToolSetup:
     """Tools made elsewhere (planning, asking), and the limits of all."""
 
     more: tuple[Tool, ...] = ()
-    limits: ToolLimits = ToolLimits()
+    limits: ToolLimits = field(default_factory=ToolLimits)
 
 
 def build_toolbox(

@@ -20,8 +20,24 @@ from actors.tools.text import SAMPLE, detect, printable
 Json: TypeAlias = dict[str, Any]
 
 IGNORED = frozenset(
-    ".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .ruff_cache .pytest_cache "
-    ".hypothesis .ipynb_checkpoints .DS_Store".split()
+    [
+        ".git",
+        ".hg",
+        ".svn",
+        ".jj",
+        "node_modules",
+        "__pycache__",
+        ".venv",
+        "venv",
+        ".tox",
+        ".nox",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".DS_Store",
+    ]
 )
 OURS = re.compile(r"\.polypod-[0-9a-f]{12}\.tmp")
 LARGEST = 32 * 1024 * 1024
@@ -34,16 +50,17 @@ def main(argv: list[str]) -> None:
     try:
         answer = grep(query) if "regex" in query else glob(query)
     except re.error as error:
-        answer = {"problem": f"`pattern` is not a regular expression: {error}"}
-    except RecursionError:
-        answer = {"problem": "`pattern` is nested too deeply"}
+        answer = {"problem": f"the pattern cannot be used: {error}"}
+    except (RecursionError, OverflowError) as error:
+        answer = {"problem": f"the pattern cannot be used: {error}"}
     sys.stdout.buffer.write(json.dumps(answer).encode("ascii"))
 
 
 def glob(query: Json) -> Json:
     """`{"paths": the first `most` that match, "count": how many do}`."""
     wanted = glob_regex(query["pattern"])
-    found, count = [], 0
+    found: list[str] = []
+    count = 0
     for path, name, is_folder in walk(query):
         if wanted.fullmatch(name) is not None:
             count += 1
@@ -53,11 +70,14 @@ def glob(query: Json) -> Json:
 
 
 def grep(query: Json) -> Json:
-    """`{"files": [{"path", "rows": [[number, text, is_match], …]}], "count", "skipped"}`, at most `most` matches."""
+    """`{"files": [{"path", "rows": [[number, text, is_match], …]}], "shown", "count", "skipped"}`.
+
+    At most `most` matches and about `budget` characters are shown; `count` is how many there are.
+    """
     wanted = re.compile(query["regex"], re.IGNORECASE if query["ignore_case"] else 0)
     named = glob_regex(query["glob"]) if query["glob"] else None
     deep = query["glob"] is not None and "/" in query["glob"]
-    files, count, skipped = [], 0, 0
+    files, shown, count, skipped, budget = [], 0, 0, 0, query["budget"]
     for path, name, is_folder in walk(query):
         if is_folder or (named and named.fullmatch(name if deep else os.path.basename(name)) is None):
             continue
@@ -65,12 +85,14 @@ def grep(query: Json) -> Json:
         if text is None:
             skipped += 1
             continue
-        room = query["most"] - count
-        rows, matches = matching(text, wanted, query["context"], room)
+        room = query["most"] - shown if budget > 0 else 0
+        rows, matches = matching(text, wanted, query["context"], min(room, 1 + budget // 20))
         count += matches
+        shown += sum(1 for row in rows if row[2])
+        budget -= sum(len(row[1]) + len(name) + 8 for row in rows)
         if rows:
             files.append({"path": printable(path), "rows": rows})
-    return {"files": files, "count": count, "skipped": skipped}
+    return {"files": files, "shown": shown, "count": count, "skipped": skipped}
 
 
 def matching(text: str, wanted: re.Pattern[str], context: int, room: int) -> tuple[list[Any], int]:
@@ -155,10 +177,7 @@ def _in_reach(real: str, query: Json) -> bool:
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """A glob over relative paths: `*` and `?` within a name, `**` over folders, `[...]`, `{a,b}`.
-
-    Each star takes as little as it can and does not try again (a possessive group), so matching is never slow.
-    """
+    """A glob over relative paths: `*` and `?` within a name, `**` over folders, `[...]`, `{a,b}`."""
     out, at, depth = [], 0, 0
     while at < len(pattern):
         char = pattern[at]

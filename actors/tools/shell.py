@@ -13,6 +13,7 @@ from actors.tools.limits import ToolLimits
 from actors.tools.output import OutputKeeper
 from actors.tools.text import one_line
 from actors.tools.typed import Arguments, ToolRefusal, typed_tool
+from session_store.items import ResultStatus
 
 _COMMAND_LIMIT = 100_000  # bytes; the system takes no argument over 128 KiB
 _SHELLS = ("/bin/bash", "/bin/sh")
@@ -79,7 +80,7 @@ def _outcome(command: str, order: Order, ended: Ended, told: tuple[str, float]) 
     text = output if output.strip() else "[no output]"
     content = text if ended == Ended("exited", 0) else f"{text.rstrip()}\n[{how}]"
     summary = f"`{one_line(command, 80)}` {how} after {seconds:.1f} s"
-    status = "ok" if ended == Ended("exited", 0) else "error"
+    status: ResultStatus = "ok" if ended == Ended("exited", 0) else "error"
     return ToolOutcome(status, summary, content, {"exit_code": ended.code})
 
 
