@@ -118,7 +118,7 @@ class PodActor:
         self._setup = setup
         self._loop: asyncio.AbstractEventLoop | None = None
         self._directory = RayDirectory(actor_id, setup.directory, setup.call_limit)
-        self._heartbeat = Heartbeat(setup.rhythm, setup.clock, self._beat, lambda: self._feed())
+        self._heartbeat = Heartbeat(setup.rhythm, setup.clock, self._beat, self._feed_guards)
         parts, self._feed = setup.factory(Shell(actor_id, self._directory, self._heartbeat, setup.clock))
         self._host = PodHost(parts)
         self._heartbeat.start()
@@ -165,6 +165,9 @@ class PodActor:
 
     def _held(self) -> list[dict[str, Json]]:
         return [{"session": h.session, "epoch": h.epoch, "resting": h.resting} for h in self._host.held()]
+
+    def _feed_guards(self) -> None:
+        self._feed()
 
     def _beat(self) -> None:
         reply = self._directory.beat(self._held(), self._setup.rhythm.lease)

@@ -22,7 +22,7 @@ from actors.protocol.ids import Clock
 from actors.protocol.live import Alert
 from actors.protocol.model import Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
-from session_store.entries import AssistantItems, LogEntry, ToolResults
+from session_store.entries import AssistantItems, CallRef, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
 from session_store.requests import Append, AsyncStore, Pending, Release
@@ -220,29 +220,28 @@ class PodDriver:
     async def _run_calls(self, message: AssistantMessage, indexes: tuple[int, ...]) -> None:
         calls = message.calls
         unanswered = set(indexes)
+        left = ToolOutcome("interrupted", INTERRUPTED)
 
-        def done(index: int, outcome: ToolOutcome) -> None:
-            if index in unanswered:
-                unanswered.discard(index)
-                self._call_finished(index, outcome)
+        def done(ref: CallRef, outcome: ToolOutcome) -> None:
+            if ref.index in unanswered:
+                unanswered.discard(ref.index)
+                self._call_finished(ref.index, outcome)
 
-        def context(index: int) -> ToolContext:
-            return self._context(message, index)
+        def context(ref: CallRef) -> ToolContext:
+            return self._context(message, ref.index)
+
+        refs = [CallRef(message.seq, i, calls[i]) for i in indexes]
 
         try:
             await self._shared.gate.fresh()
-            work = self._shared.run_calls([(i, calls[i]) for i in indexes], self._parts.toolbox, context, done)
+            work = self._shared.run_calls(refs, self._parts.toolbox, context, done)
             await _cancel_within(asyncio.ensure_future(work), ABORT_LIMIT)
         except asyncio.CancelledError:
             pass  # ordered: what has not answered is answered below
         except Exception as error:  # a defect of ours becomes the calls' results (case L07)
-            for index in sorted(unanswered):
-                done(index, ToolOutcome("error", f"The tool runner failed: {type(error).__name__}: {error}"))
+            left = ToolOutcome("error", f"The tool runner failed: {type(error).__name__}: {error}")
         for index in sorted(unanswered):
-            done(
-                index,
-                ToolOutcome("interrupted", INTERRUPTED),
-            )
+            self._call_finished(index, left)
 
     def _call_finished(self, index: int, outcome: ToolOutcome) -> None:
         """Calls that end in one moment are told together, and so committed together."""

@@ -129,7 +129,7 @@ class PodHost:
         now = self._parts.clock.monotonic()
         return [
             Held(s, d.machine.state.who.generation, None if d.resting_since is None else now - d.resting_since)
-            for s, d in self._drivers.items()
+            for s, d in list(self._drivers.items())  # one step: the heartbeat thread looks too
         ]
 
     async def close(self) -> None:
