@@ -9,6 +9,7 @@ SAMPLE = 64 * 1024
 """Bytes that are enough to tell a file's encoding."""
 
 _ALLOWED_CONTROLS = frozenset("\t\n\r\f\b\x1b\x1a")
+_CONTROLS = bytes(c for c in range(32) if chr(c) not in _ALLOWED_CONTROLS)
 
 
 def detect(sample: bytes) -> str | None:
@@ -100,7 +101,7 @@ def _is_utf8(sample: bytes) -> bool:
     text = _decode(sample, "utf-8", "replace") or ""
     bad = text.count("\ufffd")
     if bad == 0:
-        return sum(1 for c in text if _is_control(c)) * 10 <= len(text)
+        return (len(sample) - len(sample.translate(None, _CONTROLS))) * 10 <= len(sample)
     beyond_ascii = sum(1 for c in text if c > "\x7f" and c != "\ufffd")
     return bad * 10 <= beyond_ascii
 

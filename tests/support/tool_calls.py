@@ -59,7 +59,7 @@ class Bench:
         file.write_bytes(data.encode() if isinstance(data, str) else data)
         return file
 
-    async def call(self, name: str, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         return await self.answer(ToolCall("call_1", name, arguments))
 
     async def answer(self, call: ToolCall) -> ToolOutcome:
