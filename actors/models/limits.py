@@ -16,6 +16,7 @@ TTL = 30.0
 """Seconds after which a grant that was not renewed is over."""
 PATIENCE = 10.0
 """Seconds after which an ask that nobody repeated has left the queue."""
+_SWEEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class LimitsCore:
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
         self._epochs: dict[str, int] = {}
+        self._sweep_at = _SWEEP
 
     def ask(self, now: float, ask: Ask) -> Answer:
         """Take or keep a place in the key's queue, or be granted. Repeat it within `PATIENCE` while waiting."""
@@ -160,7 +162,7 @@ class LimitsCore:
                     key.tokens += used - spent.tokens
                     spent.tokens = used
                     break
-        self._drop_idle(now, ask)
+        self._sweep(now)
 
     def penalise(self, now: float, name: str, seconds: float) -> None:
         """The provider refused one request of the key: none is granted for `seconds`."""
@@ -188,15 +190,18 @@ class LimitsCore:
                 key.queue = {i: q for i, q in key.queue.items() if not _older(q.ask, ask)}
         return False
 
-    def _drop_idle(self, now: float, ask: Ask) -> None:
-        """Forget the session's epoch when nothing of it is left, and keys in which nothing is left."""
-        key = self._keys[ask.key]
-        if not key.grants and not key.queue and not key.spent and key.closed_until <= now:
-            del self._keys[ask.key]
-        held = [g.ask for k in self._keys.values() for g in k.grants.values()]
-        held += [q.ask for k in self._keys.values() for q in k.queue.values()]
-        if all(other.session != ask.session for other in held):
-            self._epochs.pop(ask.session, None)
+    def _sweep(self, now: float) -> None:
+        """Now and then forget sessions and keys of which nothing is left."""
+        if len(self._epochs) < self._sweep_at:
+            return
+        for name in list(self._keys):
+            key = self._key(name, now)
+            if not key.grants and not key.queue and not key.spent and key.closed_until <= now:
+                del self._keys[name]
+        held = {g.ask.session for k in self._keys.values() for g in k.grants.values()}
+        held |= {q.ask.session for k in self._keys.values() for q in k.queue.values()}
+        self._epochs = {session: epoch for session, epoch in self._epochs.items() if session in held}
+        self._sweep_at = _SWEEP + 2 * len(held)
 
 
 def _older(held: Ask, ask: Ask) -> bool:
