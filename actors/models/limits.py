@@ -52,7 +52,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The session has asked under a newer epoch: this incarnation is over."""
+    """The ask is over: it was released, or its session has asked under a newer epoch."""
 
 
 Answer: TypeAlias = Granted | Waiting | Stale
@@ -82,6 +82,7 @@ class _Key:
     grants: dict[str, _Grant] = field(default_factory=dict)
     queue: dict[str, _Queued] = field(default_factory=dict)
     spent: deque[_Spent] = field(default_factory=deque)
+    over: dict[str, float] = field(default_factory=dict)
     tokens: int = 0
     closed_until: float = 0.0
 
@@ -89,6 +90,8 @@ class _Key:
         """Drop what is over by time."""
         while self.spent and self.spent[0].at <= now - WINDOW:
             self.tokens -= self.spent.popleft().tokens
+        while self.over and (first := next(iter(self.over.items())))[1] <= now - WINDOW:
+            del self.over[first[0]]
         for ask_id in [i for i, g in self.grants.items() if g.until <= now]:
             del self.grants[ask_id]
         for ask_id in [i for i, q in self.queue.items() if q.seen <= now - PATIENCE]:
@@ -125,6 +128,8 @@ class LimitsCore:
         if self._is_stale(ask):
             return Stale()
         key = self._key(ask.key, now)
+        if ask.ask_id in key.over:
+            return Stale()
         if ask.ask_id in key.grants:
             return Granted()
         queued = key.queue.get(ask.ask_id)
@@ -147,13 +152,17 @@ class LimitsCore:
         if self._is_stale(ask):
             return False
         key = self._key(ask.key, now)
+        if ask.ask_id in key.over:
+            return False
         key.queue.pop(ask.ask_id, None)
         key.grants[ask.ask_id] = _Grant(ask, now + TTL)
         return True
 
     def release(self, now: float, ask: Ask, used: int | None) -> None:
-        """Give a grant or a place in the queue back. `used` tokens replace the estimate; None leaves it."""
+        """Give a grant or a place in the queue back, for good: calls overtake each other, and an ask that comes late
+        must not take a place again. `used` tokens replace the estimate; None leaves it."""
         key = self._key(ask.key, now)
+        key.over[ask.ask_id] = now
         key.queue.pop(ask.ask_id, None)
         key.grants.pop(ask.ask_id, None)
         if used is not None:
@@ -196,7 +205,7 @@ class LimitsCore:
             return
         for name in list(self._keys):
             key = self._key(name, now)
-            if not key.grants and not key.queue and not key.spent and key.closed_until <= now:
+            if not (key.grants or key.queue or key.spent or key.over) and key.closed_until <= now:
                 del self._keys[name]
         held = {g.ask.session for k in self._keys.values() for g in k.grants.values()}
         held |= {q.ask.session for k in self._keys.values() for q in k.queue.values()}

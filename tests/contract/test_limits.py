@@ -188,6 +188,14 @@ async def test_M08_one_refusal_slows_all_of_the_key(setup: Setup) -> None:
     assert await soon(setup.limits.acquire(ask("3", requests_per_minute=100)))
 
 
+async def test_an_ask_that_arrives_after_its_release_takes_no_place(setup: Setup) -> None:
+    late = ask("late", max_concurrency=1)
+    await setup.limits.release(late)
+    with pytest.raises(ModelError):
+        await setup.limits.acquire(late)
+    assert await soon(setup.limits.acquire(ask("next", max_concurrency=1)))
+
+
 async def test_asking_twice_is_one_ask(setup: Setup) -> None:
     one = ask("1", max_concurrency=1, requests_per_minute=2)
     await setup.limits.acquire(one)
