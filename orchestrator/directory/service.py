@@ -121,6 +121,21 @@ class DirectoryService:
             return None, 0
         return placement.actor_id, placement.epoch
 
+    def top(self) -> dict[str, Json]:
+        """Counts and alerts, for people and metrics."""
+        actors, placements = self.table.actors.values(), self.table.placements.values()
+        phases = {str(phase): sum(p.phase is phase for p in placements) for phase in Phase}
+        return {
+            "epoch": self.table.epoch,
+            "actors": {phase: sum(a.phase == phase for a in actors) for phase in ("starting", "ready", "ending")},
+            "pool": sum(a.phase == "ready" and not a.sessions for a in actors),
+            "pods": phases,
+            "restarts": self.table.restarts,
+            "given_up": self.table.given_up,
+            "blocked": dict(self.table.blocked),
+            "alerts": list(self.alerts),
+        }
+
     def _carry_out(self, action: do.Action) -> None:
         work: Coroutine[Any, Any, None]
         match action:

@@ -447,5 +447,5 @@ async def test_an_unknown_model_is_refused_at_the_door(worlds: list, tmp_path: P
     world = LocalWorld(tmp_path)
     worlds.append(world)
     await world.start()
-    with pytest.raises(OrderFailed, match="no model `scriptd`.*`scripted`"):
+    with pytest.raises(OrderFailed, match=r"no model `scriptd`.*`scripted`"):
         await world.create("hi", model="scriptd")
