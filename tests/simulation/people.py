@@ -9,7 +9,6 @@ from session_store.requests import Annotate, Deliver, Expect
 from tests.simulation.directory import Directory
 from tests.simulation.world import World, prompt
 
-
 ACTS = {
     "root": 6,
     "prompt": 24,
