@@ -26,7 +26,7 @@ from actors.tools.guard import GuardPool
 from actors.tools.registry import UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
-from orchestrator.pods import OrderRefused
+from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -129,6 +129,7 @@ class PartsFactory:
 
     def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
         parts = PodParts(shell, self.settings, self.home)
+        tool_specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, now that no Pod waits
         return parts, parts.feed_guards
 
 

@@ -301,7 +301,7 @@ class DirectoryService:
             page = await self.store.execute(replace(query, cursor=cursor))
             rows += page.rows
             cursor = page.next
-            if cursor is None or (query.limit and query.limit < PAGE and len(rows) >= query.limit):
+            if cursor is None or len(rows) >= query.limit < PAGE:
                 break
         return rows
 
