@@ -81,7 +81,9 @@ class PodFactory:
         above = PodConfig.read(parent.config)
         profile = self._profile(order.profile or above.profile)
         own = read_limits(order.limits)
-        inherited = Limits(above.limits.requests, above.limits.tokens, above.limits.seconds, children=above.max_children)
+        inherited = Limits(
+            above.limits.requests, above.limits.tokens, above.limits.seconds, children=above.max_children
+        )
         limits = _narrower(inherited, profile.limits, own)
         depth = parent.depth + 1
         depths = [above.max_depth, *(depth + d for d in (profile.limits.depth, own.depth) if d is not None)]
@@ -124,7 +126,9 @@ class PodFactory:
         start = SegmentStart(session, config.plain(), prompt, self.specs(names), WIRE_VERSION)
         directory = self.settings.directory
         limits = PodLimits(directory.max_depth, directory.max_children, directory.max_pods)
-        return Create(session, config.tenant, message_id, start, messages, config.name, scope=config.scope, limits=limits)
+        return Create(
+            session, config.tenant, message_id, start, messages, config.name, scope=config.scope, limits=limits
+        )
 
     def _bounds(self) -> Limits:
         directory, run = self.settings.directory, RunLimits()
