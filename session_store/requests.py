@@ -168,9 +168,9 @@ class Append(Request[Appended]):
 
     `expected_head` = n holds when no entry after n other than annotations exists. `concluded` True gives back the
     Pod's place and write scope with this commit, unless an unconsumed prompt remains in its inbox. `cascade` delivers
-    `cancel` (to open, undetached children) or `stop` (to undetached children that are not ended) to the children
-    listed in this very transaction, with `body.cascade = true`. Idempotent by `batch_id` (the last one per session is
-    kept). Refused: `stale_epoch`, `head_moved`, `condition_failed` (`conflict`: consumed before; `invalid`).
+    `cancel` (to undetached children that are open or at work, and past those that are neither to what is below them) or
+    `stop` (to undetached children that are not ended) to the children listed in this very transaction, with
+    `body.cascade = true`. Idempotent by `batch_id` (the last one per session is kept). Refused: `stale_epoch`, `head_moved`, `condition_failed` (`conflict`: consumed before; `invalid`).
     """
 
     session: str
@@ -308,7 +308,8 @@ class Import(Request[Created]):
 
 @dataclass(frozen=True, slots=True)
 class Query(Request[Rows]):
-    """Catalogue rows that meet every given condition, in order of creation."""
+    """Catalogue rows that meet every condition given, in order of creation, at most `limit` (0: all).
+    `waiting_on_person`: a question is open that nobody has answered yet."""
 
     ids: tuple[str, ...] | None = None
     tenant: str | None = None

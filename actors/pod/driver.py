@@ -22,7 +22,7 @@ from actors.protocol.ids import Clock
 from actors.protocol.live import Alert
 from actors.protocol.model import Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
-from session_store.entries import AssistantItems, CallRef, LogEntry, ToolResults
+from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
 from session_store.requests import Append, AsyncStore, Pending, Release
@@ -222,19 +222,19 @@ class PodDriver:
         unanswered = set(indexes)
         left = ToolOutcome("interrupted", INTERRUPTED)
 
-        def done(ref: CallRef, outcome: ToolOutcome) -> None:
-            if ref.index in unanswered:
-                unanswered.discard(ref.index)
-                self._call_finished(ref.index, outcome)
+        def done(index: int, outcome: ToolOutcome) -> None:
+            if index in unanswered:
+                unanswered.discard(index)
+                self._call_finished(index, outcome)
 
-        def context(ref: CallRef) -> ToolContext:
-            return self._context(message, ref.index)
+        def context(index: int) -> ToolContext:
+            return self._context(message, index)
 
-        refs = [CallRef(message.seq, i, calls[i]) for i in indexes]
+        ordered = [(i, calls[i]) for i in indexes]
 
         try:
             await self._shared.gate.fresh()
-            work = self._shared.run_calls(refs, self._parts.toolbox, context, done)
+            work = self._shared.run_calls(ordered, self._parts.toolbox, context, done)
             await _cancel_within(asyncio.ensure_future(work), ABORT_LIMIT)
         except asyncio.CancelledError:
             pass  # ordered: what has not answered is answered below

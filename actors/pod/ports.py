@@ -9,8 +9,7 @@ from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
 from actors.protocol.tools import Children, SpawnOrder, Toolbox, ToolContext, ToolOutcome
-from session_store.entries import CallRef
-from session_store.items import Json
+from session_store.items import Json, ToolCall
 from session_store.requests import AsyncStore
 
 
@@ -41,7 +40,7 @@ class LeaseGate(Protocol):
 
 
 CallRunner = Callable[
-    [Sequence[CallRef], Toolbox, Callable[[CallRef], ToolContext], Callable[[CallRef, ToolOutcome], None]],
+    [Sequence[tuple[int, ToolCall]], Toolbox, Callable[[int], ToolContext], Callable[[int, ToolOutcome], None]],
     Awaitable[None],
 ]
 """Runs the calls of one stage side by side and reports each as it ends (`actors.tools.executor.run_calls`).

@@ -64,7 +64,8 @@ class ToolContext:
 class ToolOutcome:
     """What a call came to. `summary` is one line, always kept; `content` is what the model reads (None: the summary).
 
-    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name"}` for a spawn,
+    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name", "detached"}`
+    for a spawn, `{"pod_id", "after"}` for a message to a Pod (the head of its log when it was sent),
     `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids], "mode"}` when the run shall wait,
     `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read": {"pod_id", "to"}}` for a ReadPodOutput,
     `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
@@ -184,6 +185,9 @@ class Children(Protocol):
 
     async def stop(self, key: CallKey, pod: str) -> ChildView:
         """Stop a descendant and what is below it; bounded; returns its final state."""
+
+    async def resolve(self, pod: str) -> str:
+        """The id of a descendant (by id, or by name among the own children)."""
 
     async def list(self, session: str) -> tuple[ChildView, ...]:
         """The children, oldest first."""

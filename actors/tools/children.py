@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from actors.protocol.ids import is_session_id, name_problem
+from actors.protocol.ids import name_problem
 from actors.protocol.tools import Children, ChildrenError, ChildView, SpawnOrder, Tool, ToolContext, ToolOutcome
 from actors.tools.limits import ToolLimits
 from actors.tools.offload import StopSign, in_thread
@@ -18,7 +18,7 @@ from actors.tools.scope import Access, Reach
 from actors.tools.spill import bounded
 from actors.tools.text import one_line
 from actors.tools.typed import Arguments, ToolRefusal, typed_tool
-from actors.tools.waiting import WaitForPods, known_names, named, wait_for
+from actors.tools.waiting import WaitForPods, wait_for
 from session_store.items import Json
 from session_store.requests import Scope
 
@@ -110,7 +110,7 @@ def child_tools(children: Children, limits: ToolLimits) -> tuple[Tool, ...]:
 
     async def send(arguments: SendToPod, context: ToolContext) -> ToolOutcome:
         view = await _told(children.send(context.key, arguments.pod, arguments.message))
-        return ToolOutcome("ok", f"sent to {view.name} ({view.pod_id}), which is {view.status}")
+        return ToolOutcome("ok", f"sent to {view.name} ({view.pod_id}), which is {view.status}", None, _sent(view))
 
     async def read(arguments: ReadPodOutput, context: ToolContext) -> ToolOutcome:
         return await _read(arguments, context, children, limits)
@@ -159,7 +159,7 @@ async def _spawn(arguments: SpawnPod, context: ToolContext, children: Children) 
         detached=arguments.detached,
     )
     view = await _told(children.spawn(order))
-    data: dict[str, Json] = {"pod_id": view.pod_id, "name": view.name}
+    data: dict[str, Json] = {"pod_id": view.pod_id, "name": view.name, "detached": arguments.detached}
     return ToolOutcome("ok", f"started Pod {view.name} ({view.pod_id})", None, data)
 
 
@@ -177,7 +177,7 @@ def _scope(folders: Folders | None, context: ToolContext, stop: StopSign) -> Sco
 
 
 async def _read(arguments: ReadPodOutput, context: ToolContext, children: Children, limits: ToolLimits) -> ToolOutcome:
-    pod_id = await _id_of(arguments.pod, context, children)
+    pod_id = await _told(children.resolve(arguments.pod))
     after = arguments.after if arguments.after is not None else context.read_positions.get(pod_id, 0)
     text, to = await _told(children.read_output(context.key, pod_id, after))
     data: dict[str, Json] = {"read": {"pod_id": pod_id, "to": to}}
@@ -188,15 +188,9 @@ async def _read(arguments: ReadPodOutput, context: ToolContext, children: Childr
     return ToolOutcome("ok", f"read {said} up to entry {to}: {len(text):,} characters", shown, data)
 
 
-async def _id_of(pod: str, context: ToolContext, children: Children) -> str:
-    """The id behind a name. Raises `ToolRefusal`."""
-    if is_session_id(pod):
-        return pod
-    views = await _told(children.list(context.key.session))
-    view = named(views, pod)
-    if view is None:
-        raise ToolRefusal(f"There is no Pod `{one_line(pod, 64)}` among yours. {known_names(views)}")
-    return view.pod_id
+def _sent(view: ChildView) -> dict[str, Json]:
+    """The Pod has work again: what its log told up to `after` is from before."""
+    return {"pod_id": view.pod_id, "after": view.head}
 
 
 def _list(views: tuple[ChildView, ...]) -> ToolOutcome:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from actors.protocol.tools import FileSeen, Toolbox, ToolContext, ToolOutcome
-from session_store.entries import CallRef
+from session_store.items import ToolCall
 
 AT_ONCE = 8
 LAST = frozenset({"WaitForPods"})
@@ -19,19 +19,20 @@ INTERRUPTED = ToolOutcome(
 )
 NOT_RUN = ToolOutcome("not_run", "not run: the run was cut off before it", "The call was not run.")
 
-ContextFor = Callable[[CallRef], ToolContext]
-OnDone = Callable[[CallRef, ToolOutcome], None]
+Calls = Sequence[tuple[int, ToolCall]]
+ContextFor = Callable[[int], ToolContext]
+OnDone = Callable[[int, ToolOutcome], None]
 
 
 async def run_calls(
-    calls: Sequence[CallRef], toolbox: Toolbox, context_for: ContextFor, on_done: OnDone, *, at_once: int = AT_ONCE
+    calls: Calls, toolbox: Toolbox, context_for: ContextFor, on_done: OnDone, *, at_once: int = AT_ONCE
 ) -> None:
-    """Run the calls (in call order; those denied or put off are not among them) and report each as it is done.
+    """Run calls of one reply, each with its index in it, in call order, and report each as it is done.
 
-    `context_for` gives each call's context as of the start of the reply; what earlier calls of it read and wrote is
-    added to `seen` here. When cancelled, every call that is not done is ended (its processes first), then reported as
-    `interrupted`, or `not_run` if it had not started; then the cancel goes on. `on_done` is called once per call, on
-    the loop, and must not raise.
+    Those that are denied or put off are simply not among them. `context_for` gives the context of a call as it starts;
+    what earlier calls of the reply read and wrote is added to `seen` here. When cancelled, every call that is not done
+    is ended (its processes first) and reported, `interrupted` or (not yet started) `not_run`; then the cancel goes on.
+    `on_done` is called once per call, on the loop, and must not raise.
     """
     await _Reply(toolbox, context_for, on_done, asyncio.Semaphore(at_once)).run(calls)
 
@@ -46,25 +47,22 @@ class _Reply:
         self._started: set[int] = set()
         self._answered: set[int] = set()
 
-    async def run(self, calls: Sequence[CallRef]) -> None:
-        first = [ref for ref in calls if ref.call.name not in LAST]
-        last = [ref for ref in calls if ref.call.name in LAST]
+    async def run(self, calls: Calls) -> None:
         try:
-            await self._side_by_side(first)
-            await self._side_by_side(last)
+            await self._side_by_side([(i, call) for i, call in calls if call.name not in LAST])
+            await self._side_by_side([(i, call) for i, call in calls if call.name in LAST])
         finally:
             # Also when cancelled: the history shall say of each call what became of it.
-            for ref in calls:
-                self._report(ref, INTERRUPTED if ref.index in self._started else NOT_RUN)
+            for index, _ in calls:
+                self._report(index, INTERRUPTED if index in self._started else NOT_RUN)
 
-    async def _side_by_side(self, calls: Sequence[CallRef]) -> None:
+    async def _side_by_side(self, calls: Calls) -> None:
         before: dict[str, asyncio.Task[None]] = {}
         tasks: list[asyncio.Task[None]] = []
         try:
-            for ref in calls:
-                context = self._context_for(ref)
-                resource = self._toolbox.resource(ref.call, context)
-                task = asyncio.ensure_future(self._one(ref, context, before.get(resource) if resource else None))
+            for index, call in calls:
+                resource = self._toolbox.resource(call, self._context_for(index))
+                task = asyncio.ensure_future(self._one(index, call, before.get(resource) if resource else None))
                 tasks.append(task)
                 if resource:
                     before[resource] = task
@@ -73,16 +71,18 @@ class _Reply:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for end in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(end, Exception):
+                    raise end
 
-    async def _one(self, ref: CallRef, context: ToolContext, after: asyncio.Task[None] | None) -> None:
+    async def _one(self, index: int, call: ToolCall, after: asyncio.Task[None] | None) -> None:
         if after is not None:
             await asyncio.wait({after})
         async with self._slots:
-            self._started.add(ref.index)
-            outcome = await self._toolbox.run(ref.call, self._knowing(context))
+            self._started.add(index)
+            outcome = await self._toolbox.run(call, self._knowing(self._context_for(index)))
             self._note(outcome.data)
-            self._report(ref, outcome)
+            self._report(index, outcome)
 
     def _knowing(self, context: ToolContext) -> ToolContext:
         return replace(context, seen={**context.seen, **self._seen}) if self._seen else context
@@ -94,7 +94,7 @@ class _Reply:
             case _:
                 pass
 
-    def _report(self, ref: CallRef, outcome: ToolOutcome) -> None:
-        if ref.index not in self._answered:
-            self._answered.add(ref.index)
-            self._on_done(ref, outcome)
+    def _report(self, index: int, outcome: ToolOutcome) -> None:
+        if index not in self._answered:
+            self._answered.add(index)
+            self._on_done(index, outcome)

@@ -143,7 +143,8 @@ class GuardPool:
             process.tell(b"K")
 
     async def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self.kill_all()
         self._empty = asyncio.Event()
         if self.live:
@@ -187,8 +188,8 @@ class GuardPool:
 
     def _spawn(self, order: Order) -> GuardedProcess:
         with self._lock:
-            kills = self._kills
-        if self._closed:
+            kills, closed = self._kills, self._closed
+        if closed:
             raise PoolClosed("this Pod starts no tool processes any more")
         environment = clean_environment(os.environ) if self._environment is None else dict(self._environment)
         theirs, mine = [], []
@@ -218,12 +219,16 @@ class GuardPool:
         for fd in mine:
             os.set_blocking(fd, False)
         process = GuardedProcess(popen, *mine)
+        self._register(process, kills)
+        return process
+
+    def _register(self, process: GuardedProcess, kills: int) -> None:
+        """From now on it is fed and killed with the rest; what was ordered during its start is made good."""
         with self._lock:
             self._live.add(process)
             late = self._closed or kills != self._kills
         if late:
             process.tell(b"K")
-        return process
 
     async def _until_end(self, process: GuardedProcess, order: Order, sink: Sink) -> Ended:
         pump = asyncio.ensure_future(_pump(process, sink))
