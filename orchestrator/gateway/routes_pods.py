@@ -140,16 +140,16 @@ async def _awaited(call: Call, row: PodRow, message_id: str | None, wait: float)
 
 async def _read_on(call: Call, pod_id: str, fold: ResultFold, seq: int) -> None:
     """Give the fold what it has not seen; before that, find the message, whose commit reaches up to `seq`."""
+    if fold.found or fold.seq:
+        fold.take(await call.gateway.entries(pod_id, fold.seq))
+        return
     step = STEP
-    while not fold.found and fold.seq == 0:
+    while True:
         after = max(0, seq - step)
-        trial = await call.gateway.entries(pod_id, after)
-        fold.take(trial)
-        if fold.found or after == 0:
+        fold.take(await call.gateway.entries(pod_id, after))
+        if after == 0 or fold.found:
             return
-        fold.seq = 0
         step *= 4
-    fold.take(await call.gateway.entries(pod_id, fold.seq))
 
 
 async def _needed(call: Call, pod_id: str, message_id: str) -> None:
