@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ TREE = """
 echo $$ > shell.pid
 sleep 300 & echo $! > child.pid
 setsid bash -c 'echo $$ > session.pid; exec sleep 300' &
-daemon='trap "" TERM HUP; echo $$ > daemon.pid; while :; do sleep 300; done'
+daemon='trap "" TERM HUP; echo $$ > daemon.pid; exec sleep 300'
 ( ( setsid bash -c "$daemon" >/dev/null 2>&1 </dev/null & ) & )
 while [ ! -s session.pid ] || [ ! -s daemon.pid ]; do sleep 0.02; done
 echo ready
@@ -57,20 +58,25 @@ def children_of_this_process() -> list[int]:
 
 
 def pids(folder: Path) -> dict[str, int]:
-    return {file.stem: int(file.read_text()) for file in folder.glob("*.pid")}
+    said = {file.stem: file.read_text() for file in folder.glob("*.pid")}
+    return {name: int(text) for name, text in said.items() if text}  # a writer may have been killed half way
 
 
 class Actor:
     """A process of its own that owns a guarded command."""
 
     def __init__(self, folder: Path, command: str, lease: float, *, feed: bool = True) -> None:
+        self.tree: dict[str, int] = {}
         argv = [str(lease), "yes" if feed else "no", str(folder), command]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.guarded_actor", *argv], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
+        self.folder = folder
+
+    def await_ready(self) -> None:
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
-        self.tree = pids(folder)
+        self.tree = pids(self.folder)
         assert set(self.tree) == {"shell", "child", "session", "daemon"}
         assert all(alive(pid) for pid in self.tree.values())
 
@@ -79,9 +85,16 @@ class Actor:
 
 
 @pytest.fixture
-def actors() -> Iterator[list[Actor]]:
+def start() -> Iterator[Callable[..., Actor]]:
     started: list[Actor] = []
-    yield started
+
+    def start(*args: Any, **more: Any) -> Actor:
+        actor = Actor(*args, **more)
+        started.append(actor)
+        actor.await_ready()
+        return actor
+
+    yield start
     for actor in started:
         actor.process.kill()
         actor.process.wait()
@@ -90,17 +103,17 @@ def actors() -> Iterator[list[Actor]]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_a_killed_actor_leaves_nothing_running(tmp_path: Path, actors: list[Actor]) -> None:
-    actor = Actor(tmp_path, TREE + "sleep 300", lease=60.0)
-    actors.append(actor)
+def test_a_killed_actor_leaves_nothing_running(tmp_path: Path, start: Callable[..., Actor]) -> None:
+    actor = start(tmp_path, TREE + "sleep 300", lease=60.0)
     actor.process.send_signal(signal.SIGKILL)
     took = until(actor.gone, 2.0)
     print(f"gone {took * 1000:.0f} ms after the kill")
 
 
-def test_a_frozen_actor_is_outlived_by_nothing_for_longer_than_the_lease(tmp_path: Path, actors: list[Actor]) -> None:
-    actor = Actor(tmp_path, TREE + "sleep 300", lease=1.0)
-    actors.append(actor)
+def test_a_frozen_actor_is_outlived_by_nothing_for_longer_than_the_lease(
+    tmp_path: Path, start: Callable[..., Actor]
+) -> None:
+    actor = start(tmp_path, TREE + "sleep 300", lease=1.0)
     time.sleep(2.0)
     assert not actor.gone(), "fed, it runs on"
     actor.process.send_signal(signal.SIGSTOP)
@@ -111,23 +124,22 @@ def test_a_frozen_actor_is_outlived_by_nothing_for_longer_than_the_lease(tmp_pat
     assert actor.process.stdout.readline() == "unfed\n"
 
 
-def test_an_actor_that_is_cut_off_and_does_not_feed_loses_its_processes(tmp_path: Path, actors: list[Actor]) -> None:
-    actor = Actor(tmp_path, TREE + "sleep 300", lease=1.0, feed=False)
-    actors.append(actor)
+def test_an_actor_that_is_cut_off_and_does_not_feed_loses_its_processes(
+    tmp_path: Path, start: Callable[..., Actor]
+) -> None:
+    actor = start(tmp_path, TREE + "sleep 300", lease=1.0, feed=False)
     until(actor.gone, 3.0)
     assert actor.process.wait(5) == 0
 
 
-def test_what_is_left_in_the_background_ends_with_the_command(tmp_path: Path, actors: list[Actor]) -> None:
-    actor = Actor(tmp_path, TREE + "sleep 0.3", lease=60.0)
-    actors.append(actor)
+def test_what_is_left_in_the_background_ends_with_the_command(tmp_path: Path, start: Callable[..., Actor]) -> None:
+    actor = start(tmp_path, TREE + "sleep 0.3", lease=60.0)
     assert actor.process.wait(5) == 0
     assert actor.gone()
 
 
-def test_a_killed_guard_takes_its_command_along(tmp_path: Path, actors: list[Actor]) -> None:
-    actor = Actor(tmp_path, TREE + "kill -9 $PPID; sleep 300", lease=60.0)
-    actors.append(actor)
+def test_a_killed_guard_takes_its_command_along(tmp_path: Path, start: Callable[..., Actor]) -> None:
+    actor = start(tmp_path, TREE + "sleep 0.5; kill -9 $PPID; sleep 300", lease=60.0)
     until(lambda: not alive(actor.tree["shell"]) and not alive(actor.tree["child"]), 2.0)
     assert actor.process.wait(5) == 0
     assert actor.process.stdout is not None
