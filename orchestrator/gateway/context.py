@@ -28,7 +28,7 @@ from orchestrator.gateway.problems import (
     pod_not_found,
     problem_response,
 )
-from orchestrator.gateway.sse import json_bytes
+from orchestrator.gateway.sse import json_bytes, json_text
 from orchestrator.gateway.topic import Topics
 from orchestrator.gateway.views import JsonObject, pod_view
 from orchestrator.ports import ControlPlane
@@ -234,7 +234,12 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 def parse_json(raw: bytes) -> Any:
     """Raises `HttpProblem`; what JSON does not know (NaN, Infinity) is refused too."""
     try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        if b"\\u" in raw:
+            json_text(value).encode()
+        return value
+    except UnicodeEncodeError:
+        raise invalid("The body holds half a character (a lone surrogate).", 400) from None
     except UnicodeDecodeError as error:
         raise invalid(f"The body is not UTF-8 (byte {error.start}).", 400) from None
     except RecursionError:
