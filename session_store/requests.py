@@ -7,7 +7,7 @@ answer. A refusal is raised as `session_store.errors.Refused` and leaves everyth
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from session_store.entries import Extension, LogEntry, SegmentStart
 from session_store.messages import Message
@@ -34,6 +34,7 @@ __all__ = [
     "Expect",
     "FindMessage",
     "Follow",
+    "Import",
     "Lease",
     "MessageState",
     "Open",
@@ -166,11 +167,10 @@ class Append(Request[Appended]):
     """Commit entries, what they owe others, and what they consume of the own inbox, in one transaction.
 
     `expected_head` = n holds when no entry after n other than annotations exists. `concluded` True gives back the
-    Pod's place and write scope with this commit, unless
-    an unconsumed prompt remains in its inbox. `cascade` delivers `cancel` (to open, undetached children) or `stop`
-    (to undetached children that are not ended) to the children listed in this very transaction, with
-    `body.cascade = true`. Idempotent by `batch_id` (the last one per session is kept).
-    Refused: `stale_epoch`, `head_moved`.
+    Pod's place and write scope with this commit, unless an unconsumed prompt remains in its inbox. `cascade` delivers
+    `cancel` (to open, undetached children) or `stop` (to undetached children that are not ended) to the children
+    listed in this very transaction, with `body.cascade = true`. Idempotent by `batch_id` (the last one per session is
+    kept). Refused: `stale_epoch`, `head_moved`, `condition_failed` (`conflict`: consumed before; `invalid`).
     """
 
     session: str
@@ -288,6 +288,25 @@ class Read(Request[EntryRange]):
 
 
 @dataclass(frozen=True, slots=True)
+class Import(Request[Created]):
+    """A whole session from elsewhere: its log as stored, the messages it had not consumed, and its last epoch.
+
+    A parent that is not in this store is left out. Refused: `condition_failed` with reason `conflict` (it exists),
+    `name_taken` or `invalid` (with the seq).
+    """
+
+    session: str
+    tenant: str
+    entries: tuple[StoredEntry, ...]
+    name: str = ""
+    parent_id: str | None = None
+    detached: bool = False
+    scope: Scope | None = None
+    epoch: int = 0
+    inbox: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query(Request[Rows]):
     """Catalogue rows that meet every given condition, in order of creation."""
 
@@ -359,6 +378,7 @@ StoreRequest: TypeAlias = (
     | FindMessage
     | ClaimDirectory
     | Follow
+    | Import
 )
 
 
@@ -376,20 +396,4 @@ class AsyncStore(Protocol):
     async def execute(self, request: Request[ReplyT]) -> ReplyT: ...
 
 
-REQUEST_TYPES: dict[str, type[Any]] = {
-    c.__name__: c
-    for c in (
-        Create,
-        Open,
-        Append,
-        Release,
-        Deliver,
-        Annotate,
-        Pending,
-        Read,
-        Query,
-        FindMessage,
-        ClaimDirectory,
-        Follow,
-    )
-}
+REQUEST_TYPES: dict[str, type[Any]] = {c.__name__: c for c in get_args(StoreRequest)}

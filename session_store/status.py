@@ -24,6 +24,7 @@ from session_store.entries import (
     SystemItems,
     ToolResults,
     ToolStarted,
+    UserInput,
 )
 from session_store.items import Json, Problem
 from session_store.messages import CONTROL_KINDS, Message
@@ -38,6 +39,8 @@ STATUSES: tuple[Status, ...] = (
     "errored",
     "ended",
 )
+CONTINUING = (UserInput, AssistantItems, ToolStarted, ToolResults, SystemItems)
+"""Entries by which a paused run goes on."""
 GIVEN_UP = "died"
 """`run_end.error.type` of a Pod that the Directory gave up: only a prompt or `resume` wakes it."""
 
@@ -89,10 +92,10 @@ class StatusFold:
                 self.run_open = False
                 self.outcome, self.error = entry.outcome, entry.error
                 self.waits_for, self.mode = entry.waits_for or (), entry.mode or "all"
-            case AssistantItems() | ToolResults() | ToolStarted():
-                self._continue_suspended()
+            case UserInput() | AssistantItems() | ToolResults() | ToolStarted():
+                self._continue_paused()
             case SystemItems():
-                self._continue_suspended()
+                self._continue_paused()
                 self._note_child_events(entry)
             case Question():
                 self.question = entry
@@ -122,6 +125,13 @@ class StatusFold:
         )
 
     @property
+    def waiting(self) -> bool:
+        """Whether the rest is one that a cancel ends."""
+        return not self.run_open and (
+            self.suspended or self.question is not None or self.outcome == "waiting_on_children"
+        )
+
+    @property
     def given_up(self) -> bool:
         return self.outcome == "errored" and self.error is not None and self.error.type == GIVEN_UP
 
@@ -146,7 +156,7 @@ class StatusFold:
     def _rest_over(self) -> None:
         self.outcome, self.error, self.waits_for = None, None, ()
 
-    def _continue_suspended(self) -> None:
+    def _continue_paused(self) -> None:
         if not self.run_open and self.outcome == "paused":
             self.run_open = True
             self._rest_over()
@@ -199,13 +209,18 @@ def starts_run(fold: StatusFold, inbox: Sequence[Message]) -> bool:
 
 
 def needs_owner(fold: StatusFold, inbox: Sequence[Message]) -> bool:
-    """Whether the session wants a Pod now: an open run, a run to start, or a control message that changes its rest."""
+    """Whether the session wants a Pod now: an open run, a run to start, or a control message that changes its rest.
+
+    A cancel that came down from above always does: what is below may be at work, and only the Pod passes it on.
+    """
     if fold.ended:
         return False
     if fold.run_open or starts_run(fold, inbox):
         return True
-    waiting = fold.suspended or fold.question is not None or fold.outcome == "waiting_on_children"
-    return any(m.kind == "stop" or (m.kind == "cancel" and waiting and _aimed(fold, m)) for m in inbox)
+    return any(
+        m.kind == "stop" or (m.kind == "cancel" and (bool(m.body.get("cascade")) or (fold.waiting and _aimed(fold, m))))
+        for m in inbox
+    )
 
 
 def status(fold: StatusFold, inbox: Sequence[Message]) -> Status:

@@ -44,6 +44,12 @@ class CallBoard:
             self.running.discard(index)
             self.finished[index] = outcome
 
+    def put_back(self, results: Iterable[ToolResult]) -> None:
+        """Results whose commit failed: the calls have finished all the same and are never run again."""
+        for r in results:
+            if r.call_seq == self.message.seq:
+                self.finished[r.index] = ToolOutcome(r.status, r.summary, r.content, r.data)
+
     def take_results(self) -> list[ToolResult]:
         """The finished calls as results, in call order; they are not finished-and-waiting any more."""
         results = [result_of(self.message, i, self.finished[i]) for i in sorted(self.finished)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -80,13 +81,15 @@ def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | 
     cancelled = ending.outcome in ("cancelled", "withdrawn")
     if cancelled and fold.question is not None:
         commit.add(QuestionClosed(fold.question.question_id, "cancelled", "system"))
+        commit.consumes.extend(late_answers(state))
     mode: Any = ending.mode
     commit.add(RunEnd(fold.run_id, ending.outcome, ending.error, ending.waits_for, mode))
     commit.concluded |= is_concluded(ending.outcome, facts)
     kind = _event_kind(ending, facts)
     if kind == "turn_ended":
         text = facts.run_text if ending.text is None else ending.text
-        event = {"outcome": ending.outcome, "text": clipped(text), "open_children": facts.open_children}
+        still_open = 0 if cancelled else facts.open_children
+        event = {"outcome": ending.outcome, "text": clipped(text), "open_children": still_open}
         tell_parent(state.who, commit, kind, event, ending.wake_parent)
     elif kind == "errored":
         tell_parent(
@@ -120,16 +123,26 @@ def ordered_ending(state: PodState, commit: Commit) -> Ending:
     return replace(ending, text=text or None)
 
 
-def withdraw_queue(state: PodState, commit: Commit, tell: bool = True) -> None:
-    """Give every queued prompt back; one of the parent's is told in this commit."""
-    for message in state.messages:
-        if message.kind != "prompt":
+def withdraw_cancelled(state: PodState, commit: Commit) -> None:
+    """Give back the queue that a cancel takes with it: all of it if it asks so, the parent's part if it came from
+    above. What was sent after the cancel stays."""
+    for cancel in state.controls():
+        if cancel.kind != "cancel" or not (cancel.body.get("clear_queue") or cancel.body.get("cascade")):
+            continue
+        of = None if cancel.body.get("clear_queue") else state.who.parent_id
+        earlier = [m for m in state.messages if m.position < cancel.position and of in (None, m.sender)]
+        withdraw(state, commit, earlier, wake=not cancel.body.get("cascade"))
+
+
+def withdraw(state: PodState, commit: Commit, messages: Iterable[Message], wake: bool | None) -> None:
+    """Give these prompts back; one of the parent's is told in this commit, unless `wake` is None."""
+    for message in messages:
+        if message.kind != "prompt" or message.message_id in commit.consumes:
             continue
         commit.add(Withdrawn(message.message_id, segments_of(message)))
         commit.consumes.append(message.message_id)
-        if tell and message.sender == state.who.parent_id:
-            event = {"outcome": "withdrawn", "open_children": state.facts.open_children}
-            tell_parent(state.who, commit, "turn_ended", event)
+        if wake is not None and message.sender == state.who.parent_id:
+            tell_parent(state.who, commit, "turn_ended", {"outcome": "withdrawn", "open_children": 0}, wake)
 
 
 def stop_pod(state: PodState, commit: Commit, board: CallBoard | None = None) -> Commit:
@@ -141,7 +154,7 @@ def stop_pod(state: PodState, commit: Commit, board: CallBoard | None = None) ->
         commit.add(QuestionClosed(fold.question.question_id, "cancelled", order.sender))
     if fold.run_id is not None and (state.running or fold.suspended or fold.outcome == "waiting_on_children"):
         commit.add(RunEnd(fold.run_id, "stopped"))
-    withdraw_queue(state, commit, tell=False)
+    withdraw(state, commit, state.messages, wake=None)
     commit.add(PodEnd(str(order.body.get("reason") or "stopped")))
     wake = order.sender != state.who.parent_id and not order.body.get("cascade")
     tell_parent(state.who, commit, "shut_down", {"outcome": "stopped"}, wake)
@@ -176,10 +189,25 @@ def tell_parent(who: Identity, commit: Commit, kind: str, event: dict[str, Json]
 
 
 def is_concluded(outcome: str, facts: PodFacts) -> bool:
-    """Whether with this outcome the Pod gives its place back (DESIGN §1, *concluded*)."""
-    if outcome in ("waiting_on_children", "waiting_on_user", "paused"):
-        return False
-    return not (outcome == "finished" and facts.open_children > 0)
+    """Whether with this outcome the Pod gives its place back (DESIGN §1, *concluded*).
+
+    While children work for the parent, only the parent's work itself can fail; the end of another run changes nothing.
+    A cancel ends the children too.
+    """
+    match outcome:
+        case "waiting_on_children" | "waiting_on_user" | "paused":
+            return False
+        case "cancelled" | "withdrawn":
+            return True
+        case "finished":
+            return facts.open_children == 0
+        case _:
+            return facts.open_children == 0 or facts.parents_work
+
+
+def late_answers(state: PodState) -> list[str]:
+    """Answers in the inbox: they go with their question."""
+    return [m.message_id for m in state.messages if m.kind == "answer"]
 
 
 def closing_results(message: AssistantMessage, indexes: tuple[int, ...]) -> list[ToolResult]:
@@ -211,5 +239,7 @@ def _event_kind(ending: Ending, facts: PodFacts) -> str | None:
         case "errored":
             given_up = ending.error is not None and ending.error.type == GIVEN_UP
             return "errored" if facts.parents_work or given_up else None
+        case "cancelled" | "withdrawn":
+            return "turn_ended" if facts.parents_work or facts.open_children else None
         case _:
             return "turn_ended" if facts.parents_work else None

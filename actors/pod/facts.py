@@ -21,7 +21,7 @@ from session_store.entries import (
     UserInput,
 )
 from session_store.items import Json, SystemItem, ToolResult
-from session_store.status import concludes, event_seq
+from session_store.status import CONTINUING, concludes, event_seq
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PodFacts:
     run_requests: int = 0
     run_tokens: int = 0
     run_started: int = 0
-    """ts of the run's `invoke` (ms)."""
+    """ts of the run's `invoke` (ms), later by the time that the run was paused."""
     run_inputs: list[UserInput] = field(default_factory=list)
     run_replied: bool = False
     """Whether an assistant item of the run is committed."""
@@ -62,10 +62,14 @@ class PodFacts:
     seen: dict[str, FileSeen] = field(default_factory=dict)
     _last_request: str = ""
     _awaited: frozenset[str] = frozenset()
+    _paused_at: int | None = None
     _question_parents_work: dict[str, bool] = field(default_factory=dict)
 
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
+        if isinstance(entry, CONTINUING) and self._paused_at is not None:
+            self.run_started += entry.ts - self._paused_at
+            self._paused_at = None
         match entry:
             case Invoke():
                 self._start_run(entry)
@@ -88,7 +92,7 @@ class PodFacts:
             case Question():
                 self._question_parents_work[entry.question_id] = self.parents_work
             case RunEnd():
-                self._awaited = frozenset(entry.waits_for or ())
+                self._end_run(entry)
             case Rewound():
                 self._awaited = frozenset()
             case _:
@@ -103,7 +107,16 @@ class PodFacts:
         self.run_requests = self.run_tokens = 0
         self.run_started, self.run_replied, self.run_answers = entry.ts, False, False
         self.run_inputs, self.run_text = [], ""
-        self.parents_work = any(served.sender == self.parent_id for served in entry.serves)
+        self._paused_at = None
+        continues = entry.trigger == "resume" and self.parents_work
+        self.parents_work = continues or any(served.sender == self.parent_id for served in entry.serves)
+
+    def _end_run(self, entry: RunEnd) -> None:
+        self._awaited = frozenset(entry.waits_for or ())
+        self._paused_at = entry.ts if entry.outcome == "paused" else None
+        if entry.outcome in ("cancelled", "withdrawn"):  # the same commit cancels the children
+            for child in self.children.values():
+                child.concluded |= not child.detached
 
     def _count_reply(self, entry: AssistantItems) -> None:
         self.run_replied = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.pod.endings import Commit, segments_of
+from actors.pod.endings import Commit, late_answers, segments_of
 from actors.pod.interceptors import gap
 from actors.pod.state import PodState
 from session_store.entries import Invoke, QuestionClosed, Served, UserInput
@@ -35,6 +35,12 @@ def open_run(state: PodState, run_id: str) -> Commit:
     return commit
 
 
+def void(state: PodState, controls: list[Message]) -> Commit:
+    """Take controls that change nothing out of the inbox; a cancel from above still reaches what is below."""
+    passes = any(m.kind == "cancel" and m.body.get("cascade") for m in controls)
+    return Commit(consumes=[m.message_id for m in controls], cascade="cancel" if passes else None)
+
+
 def add_gap(state: PodState, commit: Commit) -> bool:
     """Add what comes before the next request: steering prompts, notices, PodEvents. Whether there were any."""
     found = gap(state.fold, state.messages)
@@ -55,16 +61,18 @@ def user_input(message: Message, answers_id: str | None = None) -> UserInput:
 def _leading(state: PodState) -> Message | None:
     """The prompt, answer or `resume` that opens the run; None when notices or PodEvents do."""
     messages = state.messages
+    prompts = [m for m in messages if m.kind == "prompt"]
+    urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
+    if urgent:
+        return urgent[0]
     if state.fold.question is not None:
         answer = next((m for m in messages if answers(state.fold, m)), None)
-        earlier = next((m for m in messages if m.kind == "prompt"), None)
+        earlier = prompts[0] if prompts else None
         if answer is not None and (earlier is None or answer.position <= earlier.position):
             return answer
         return earlier or answer
-    prompts = [m for m in messages if m.kind == "prompt"]
-    urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
     if prompts:
-        return (urgent or prompts)[0]
+        return prompts[0]
     return state.aimed("resume") if state.fold.outcome == "errored" else None
 
 
@@ -89,6 +97,7 @@ def _close_question(state: PodState, commit: Commit, message: Message) -> None:
             message.message_id,
         )
     )
+    commit.consumes.extend(late_answers(state))
 
 
 def _wake_kind(state: PodState) -> str:

@@ -96,6 +96,25 @@ class PodState:
     def controls(self) -> list[Message]:
         return [m for m in self.inbox.values() if is_control(m)]
 
+    def cancelled_rest(self) -> Message | None:
+        """The cancel that ends what the resting Pod waits for.
+
+        It was aimed at that rest if nothing before it in the inbox starts a run. One that came down from above also
+        ends a finished run whose children are at work: so it has concluded, and its parent hears of it.
+        """
+        cancel, fold = self.aimed("cancel"), self.fold
+        if cancel is None or not (fold.suspended or not self._starts_before(cancel)):
+            return None
+        return cancel if fold.waiting or (cancel.body.get("cascade") and self.facts.open_children) else None
+
+    def void_controls(self) -> list[Message]:
+        """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever."""
+        return [m for m in self.controls() if m.kind != "stop" and not self._starts_before(m)]
+
+    def _starts_before(self, control: Message) -> bool:
+        """Whether the messages up to this control message start a run in this rest."""
+        return starts_run(self.fold, [m for m in self.messages if m.position <= control.position])
+
     def spent(self, over_wakes: bool) -> Problem | None:
         """The limit that forbids another request of this run, if any."""
         limits, facts = self.config.limits, self.facts

@@ -20,10 +20,10 @@ from actors.pod.endings import (
     end_run,
     ordered_ending,
     stop_pod,
-    withdraw_queue,
+    withdraw_cancelled,
 )
 from actors.pod.facts import PodFacts
-from actors.pod.openings import add_gap, open_run
+from actors.pod.openings import add_gap, open_run, void
 from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
@@ -34,7 +34,7 @@ from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
 from session_store.restore import RestoredState
-from session_store.status import starts_run
+from session_store.status import CONTINUING, starts_run
 
 MAX_BROKEN = 2
 """Replies in a row that broke off, or said nothing, before the run ends with an error."""
@@ -88,7 +88,7 @@ class TurnMachine:
         match stimulus:
             case st.Opened():
                 if self.state.fold.run_open:
-                    self._set_deadline(self.state.fold.run_id or "", self.state.facts.run_started)
+                    self._set_deadline()
                 self._advance()
             case st.MessagesArrived(messages):
                 self.state.note(messages)
@@ -150,16 +150,13 @@ class TurnMachine:
             self._send_request()
 
     def _advance_rest(self) -> None:
-        state, fold = self.state, self.state.fold
-        waiting = fold.suspended or fold.question is not None or fold.outcome == "waiting_on_children"
-        controls = state.controls()
-        if starts_run(fold, state.messages):
-            self._append(open_run(state, self._next_id("run")))
-        elif waiting and state.aimed("cancel") is not None:
+        state = self.state
+        if state.cancelled_rest() is not None:
             self._end(cancel_run(state, "cancel"))
-        elif controls:
-            # their run is over: they change nothing
-            self._append(Commit(consumes=[m.message_id for m in controls]))
+        elif controls := state.void_controls():
+            self._append(void(state, controls))
+        elif starts_run(state.fold, state.messages):
+            self._append(open_run(state, self._next_id("run")))
         else:
             self._do(do.Rest(), Phase.RESTING)
 
@@ -256,7 +253,7 @@ class TurnMachine:
             return  # a stalled run's calls, ended on our order
         for index, outcome in outcomes:
             board.finish(index, outcome)
-        if self.phase is Phase.CALLING and self._flight is None:
+        if self.phase is Phase.CALLING and self._flight is None and (board.finished or self._aborting):
             self._commit_results(board)
 
     def _commit_results(self, board: CallBoard) -> None:
@@ -294,9 +291,8 @@ class TurnMachine:
 
     def _end(self, ending: Ending, commit: Commit | None = None) -> None:
         commit = end_run(self.state, ending, commit or Commit(), self._board)
-        cancel = self.state.aimed("cancel")
-        if cancel is not None and cancel.body.get("clear_queue"):
-            withdraw_queue(self.state, commit)
+        if ending.outcome in ("cancelled", "withdrawn"):
+            withdraw_cancelled(self.state, commit)
         self._append(commit)
 
     def _commit_gap(self) -> bool:
@@ -308,7 +304,7 @@ class TurnMachine:
 
     def _append(self, commit: Commit, phase: Phase = Phase.COMMITTING) -> None:
         fold = self.state.fold
-        if fold.outcome == "paused" and not fold.run_open and commit.entries:
+        if fold.outcome == "paused" and not fold.run_open and any(isinstance(e, CONTINUING) for e in commit.entries):
             commit.consumes.extend(m.message_id for m in self.state.messages if m.kind == "resume")
         self._count += 1
         self._flight = commit.append(f"{self._tag}-{self._count}", self.state.head, self.state.cursor)
@@ -321,8 +317,11 @@ class TurnMachine:
         self._stalls = 0
         for offset, entry in enumerate(flight.entries):
             placed = replace(entry, seq=reply.first_seq + offset, ts=reply.ts)
+            resting = not self.state.fold.run_open
             self.state.apply(placed)
             self._note_run(placed, reply)
+            if resting and self.state.fold.run_open:
+                self._set_deadline()
         self.state.head = reply.head
         self.state.forget(flight.consumes)
         self.state.note(reply.messages)
@@ -336,10 +335,9 @@ class TurnMachine:
 
     def _note_run(self, entry: LogEntry, reply: Appended) -> None:
         match entry:
-            case Invoke(run_id=run_id, ts=ts, trigger=trigger):
+            case Invoke(trigger=trigger):
                 self._late, self._broken = False, 0
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
-                self._set_deadline(run_id, ts)
             case RunEnd():
                 self._board, self._late = None, False
                 if self.state.config.limits.seconds is not None:
@@ -347,16 +345,19 @@ class TurnMachine:
             case _:
                 pass
 
-    def _set_deadline(self, run_id: str, started: int) -> None:
+    def _set_deadline(self) -> None:
         seconds = self.state.config.limits.seconds
         if seconds is not None:
-            self._out.append(do.SetDeadline(run_id, started + round(seconds * 1000)))
+            at = self.state.facts.run_started + round(seconds * 1000)
+            self._out.append(do.SetDeadline(self.state.fold.run_id or "", at))
 
     def _stall(self, reason: str) -> None:
         """The store cannot commit: nothing of the failed batch exists (law 2). Tell people, try the run's end later."""
-        self._flight = None
+        flight, self._flight = self._flight, None
         self._stalls += 1
-        if self._board is not None and self._board.running:
+        if self._board is not None and flight is not None:
+            self._board.put_back(r for e in flight.entries if isinstance(e, ToolResults) for r in e.results)
+        if self._board is not None and self._board.running and not self._aborting:
             self._out.append(do.AbortCalls())
         self._aborting = False
         if self._stalls > MAX_STALLS:
@@ -366,7 +367,9 @@ class TurnMachine:
         self._do(do.RetryLater(min(0.25 * 2 ** (self._stalls - 1), STALL_WAIT)), Phase.STALLED)
 
     def _retry_commit(self) -> None:
-        if self.state.running and self.state.order() is None:
+        if self._board is not None and self._board.running:
+            self._do(do.RetryLater(0.25), Phase.STALLED)  # AbortCalls is bounded: its answer comes first
+        elif self.state.running and not self._ordered_to_end():
             self._end(Ending("errored", Problem("store_unavailable", "The log could not be written for a while.")))
         else:
             self._advance()

@@ -1,0 +1,61 @@
+"""Entries into a log, and what the catalogue keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from session_store.codec import encode_entry
+from session_store.entries import LogEntry, Question, QuestionClosed, Rewound, SystemItems
+from session_store.errors import ConditionFailed
+from session_store.messages import Message
+from session_store.requests import StoredEntry
+from session_store.state import MessagePlace, QuestionRecord, SessionState
+from session_store.tables import Tables
+
+
+def prepare(head: int, entries: Sequence[LogEntry], ts: int) -> tuple[list[StoredEntry], list[LogEntry]]:
+    """The entries as they will be stored after `head`, and as values with their seq. Refuses what msgpack cannot."""
+    try:
+        rows = [StoredEntry(seq, ts, encode_entry(e)) for seq, e in enumerate(entries, head + 1)]
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ConditionFailed(f"an entry cannot be stored: {error}", reason="invalid") from error
+    return rows, [replace(e, seq=seq, ts=ts) for seq, e in enumerate(entries, head + 1)]
+
+
+def record(tables: Tables, state: SessionState, rows: Sequence[StoredEntry], entries: Sequence[LogEntry]) -> None:
+    """Add prepared entries with everything that the catalogue derives from them; the caller saves `state`."""
+    if not rows:
+        return
+    tables.add_entries(state, rows)
+    for entry in entries:
+        state.fold.apply(entry)
+        _note(tables, state, entry)
+    state.history_head = state.head
+
+
+def take_out(tables: Tables, state: SessionState, messages: Sequence[Message], place: MessagePlace) -> None:
+    """Take pending messages out of the inbox: consumed by the entries just recorded, or never to be read."""
+    if not messages:
+        return
+    tables.move_messages(state, messages, place, state.head)
+    for message in messages:
+        del state.inbox[message.message_id]
+
+
+def _note(tables: Tables, state: SessionState, entry: LogEntry) -> None:
+    match entry:
+        case Question():
+            tables.put_question(state, entry.question_id, QuestionRecord())
+        case QuestionClosed():
+            known = tables.question(state, entry.question_id) or QuestionRecord()
+            tables.put_question(state, entry.question_id, QuestionRecord(entry.message_id or known.taken_by, entry.how))
+        case Rewound():
+            state.rewound = entry.seq
+        case SystemItems():
+            events = [e for i in entry.items if isinstance(e := i.payload.get("event"), dict)]
+            for pod_id in dict.fromkeys(str(e.get("pod_id")) for e in events):
+                if pod_id in state.fold.child_events:
+                    tables.note_child(state, pod_id)
+        case _:
+            pass
