@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from orchestrator.cli.failure import CommandError, GatewayProblem, OwnerLost
 from orchestrator.cli.forest import Pod, Verdict, judge
+from orchestrator.cli.logs import entry_of
 from orchestrator.cli.narrator import Audience
 from orchestrator.cli.seam import Gateway, ServerEvent
 
@@ -70,14 +71,15 @@ class TreeWatch:
         self._root_id = root_id
         self._audience = audience
         self._queue: queue.Queue[Happening] = queue.Queue()
-        self._told: dict[str, int] = {}
+        self.told: dict[str, int] = {}
+        """The last entry told of each Pod."""
         self._streams: dict[str, threading.Thread] = {}
         self._stopped = threading.Event()
         self._looker = threading.Thread(target=self._look, name="polypod-look", daemon=True)
 
     def start_at(self, pod_id: str, seq: int) -> None:
         """Entries of this Pod up to `seq` are old news."""
-        self._told[pod_id] = seq
+        self.told[pod_id] = seq
 
     def follow(self, limit: float | None = None) -> tuple[Verdict, tuple[Pod, ...]]:
         """Tell until nothing moves any more (or for `limit` s). Raises `OwnerLost`."""
@@ -137,13 +139,11 @@ class TreeWatch:
 
     def _tell(self, pod_id: str, event: ServerEvent) -> None:
         data = event.data
+        entry = entry_of(event.name, data)
+        if entry is not None:
+            self._tell_entry(pod_id, entry)
+            return
         match event.name:
-            case "entry":
-                self._tell_entry(pod_id, data)
-            case "system_item":
-                item = {k: v for k, v in data.items() if k not in ("seq", "ts")}
-                entry = {"seq": data["seq"], "ts": data.get("ts"), "type": "system_items", "items": [item]}
-                self._tell_entry(pod_id, entry)
             case "delta" | "retry" | "discard" | "alert":
                 self._audience.live(pod_id, event.name, data)
             case _:
@@ -151,14 +151,14 @@ class TreeWatch:
 
     def _tell_entry(self, pod_id: str, entry: Mapping[str, Any]) -> None:
         seq = int(entry["seq"])
-        if seq > self._told.get(pod_id, 0):
-            self._told[pod_id] = seq
+        if seq > self.told.get(pod_id, 0):
+            self.told[pod_id] = seq
             self._audience.entry(pod_id, entry)
 
     def _read_logs(self, pods: tuple[Pod, ...] | list[Pod]) -> None:
         for pod in pods:
-            while self._told.get(pod["id"], 0) < int(pod["head_seq"]):
-                entries = log_of(self._gateway, pod["id"], self._told.get(pod["id"], 0))
+            while self.told.get(pod["id"], 0) < int(pod["head_seq"]):
+                entries = log_of(self._gateway, pod["id"], self.told.get(pod["id"], 0))
                 if not entries:
                     break
                 for entry in entries:
@@ -179,7 +179,7 @@ class TreeWatch:
     def _stream(self, pod_id: str) -> None:
         """One stream until it ends; from then on the Pod's log is read instead."""
         try:
-            for event in self._gateway.stream(f"/v1/pods/{pod_id}/events", {"after": self._told.get(pod_id, 0)}):
+            for event in self._gateway.stream(f"/v1/pods/{pod_id}/events", {"after": self.told.get(pod_id, 0)}):
                 if self._stopped.is_set():
                     return
                 self._queue.put(Came(pod_id, event))
