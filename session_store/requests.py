@@ -308,7 +308,8 @@ class Import(Request[Created]):
 
 @dataclass(frozen=True, slots=True)
 class Query(Request[Rows]):
-    """Catalogue rows that meet every given condition, in order of creation."""
+    """Catalogue rows that meet every condition given, in order of creation, at most `limit` (0: all).
+    `waiting_on_person`: a question is open that nobody has answered yet."""
 
     ids: tuple[str, ...] | None = None
     tenant: str | None = None

@@ -192,8 +192,8 @@ class MemoryStore:
             summary = state.summary()
             if not _meets(state, summary, request):
                 continue
-            if len(rows) == request.limit:
-                return Rows(tuple(row for _, row in rows), next=str(rows[-1][0]) if rows else str(after))
+            if request.limit and len(rows) == request.limit:
+                return Rows(tuple(row for _, row in rows), next=str(rows[-1][0]))
             rows.append((state.no, pod_row(state, summary, len(state.inbox))))
         return Rows(tuple(row for _, row in rows))
 

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from session_store.backends.memory import MemoryStore
+from session_store.backends.sqlite import SqliteStore
 from session_store.requests import Store
 from tests.support.store import Ticks
 
-MAKERS: dict[str, Callable[[Path], Store]] = {"memory": lambda _: MemoryStore(Ticks())}
+MAKERS: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(Ticks()),
+    "sqlite": lambda folder: SqliteStore(folder / "store.db", Ticks()),
+}
 
 
 @pytest.fixture(params=sorted(MAKERS))
