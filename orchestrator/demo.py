@@ -42,8 +42,8 @@ $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9]+$/ && $3 ~ /^\.\// {
 END {
   printf "  %-18s %7d files %9d lines %9.1f KB\n", "all", f, l, b / 1000; fflush()
   for (k in files)
-    printf "%d\t  %-18s %7d files %9d lines %9.1f KB\n", bytes[k], substr(k, 1, 18), files[k], lines[k], bytes[k] / 1000 \
-      | "sort -rn | cut -f2- | head -n 6"
+    printf "%d\t  %-18s %7d files %9d lines %9.1f KB\n", bytes[k], substr(k, 1, 18), files[k], lines[k], \
+      bytes[k] / 1000 | "sort -rn | cut -f2- | head -n 6"
 }
 """.strip()
 
@@ -197,7 +197,8 @@ def _census(place: str) -> str:
 def _largest(what: str, unit: str, divisor: int) -> str:
     size = " -size -20480" if what == "-l" else ""
     rows = "$1 ~ /^[0-9]+$/ && $2 ~ /^\\.\\//"
-    shown = f'{{ n = $1; sub(/^ *[0-9]+ \\.\\//, ""); printf "  %10.{1 if divisor > 1 else 0}f {unit}  %s\\n", n / {divisor}, $0 }}'
+    number = "%10.1f" if divisor > 1 else "%10d"
+    shown = f'{{ n = $1; sub(/^ *[0-9]+ \\.\\//, ""); printf "  {number} {unit}  %s\\n", n / {divisor}, $0 }}'
     end = 'END { if (NR == 0) print "  no files" }'
     return (
         f"{_find('.')}{size} -exec wc {what} {{}} + 2>/dev/null | awk {shlex.quote(rows)} | sort -rn | head -n 8 | "
@@ -206,6 +207,8 @@ def _largest(what: str, unit: str, divisor: int) -> str:
 
 
 def _depth() -> str:
-    program = '{ d = gsub(/\\//, "/"); if (d > m) { m = d; p = $0 } } END { printf "  %d folders, %d deep\\n", NR - 1, m }'
+    program = (
+        '{ d = gsub(/\\//, "/"); if (d > m) { m = d; p = $0 } } END { printf "  %d folders, %d deep\\n", NR - 1, m }'
+    )
     pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in _LEFT_OUT)
     return f"find . -type d \\( {pruned} \\) -prune -o -type d -print 2>/dev/null | awk {shlex.quote(program)}"

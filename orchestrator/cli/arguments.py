@@ -70,7 +70,9 @@ def _add_looking(commands: Any) -> None:
     logs.add_argument("--raw", action="store_true", help="one line per entry")
     logs.add_argument("--after", type=_count, default=0, metavar="N", help="only entries after number N")
 
-    _add(commands, "doctor", "doctor:doctor", "look at everything polypod needs and say what is wrong", json_help="JSON")
+    _add(
+        commands, "doctor", "doctor:doctor", "look at everything polypod needs and say what is wrong", json_help="JSON"
+    )
 
 
 def _add_steering(commands: Any) -> None:
@@ -111,7 +113,9 @@ def _add_keeping(commands: Any) -> None:
 
 
 def _add(commands: Any, name: str, handler: str, words: str, json_help: str | None = None) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=words, description=words[0].upper() + words[1:] + "."
+    )
     parser.set_defaults(handler=handler)
     # Also after the command; SUPPRESS keeps what was said before it.
     parser.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help=argparse.SUPPRESS)

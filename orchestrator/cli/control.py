@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.cli.cells import clean
-from orchestrator.cli.embedding import Link, join_or_own
+from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of
 from orchestrator.cli.failure import FINISHED
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
@@ -52,9 +52,8 @@ def _set_going(options: Namespace, action: str, body: Mapping[str, Any], *, foll
     """Without an owner the run is shown in any case: Pods of a home that nobody owns move while this command lasts."""
     pod = _find(options)
     home = home_of(options)
-    with join_or_own(home) as link:
+    with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         tree = tree_of(link.gateway, pod["root_id"]).pods
-        link.cover(pod["root_id"])
         link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
         if not follow and link.owner is None:
             _tell(options, action, pod, _now(link, pod))
@@ -66,7 +65,8 @@ def _set_going(options: Namespace, action: str, body: Mapping[str, Any], *, foll
 
 def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> int:
     pod = _find(options)
-    with join_or_own(home_of(options)) as link:
+    home = home_of(options)
+    with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         before = _now(link, pod)
         link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
         after = _settled(link, before, action)

@@ -26,7 +26,7 @@ class UsageError(CommandError):
 
 
 class GatewayProblem(CommandError):
-    """The gateway refused: `type` is the short problem type (`not-found, busy, pod-ended, …`), `status` the HTTP one."""
+    """The gateway refused. `type` is the short problem type (`not-found, busy, …`), `status` the HTTP one."""
 
     def __init__(self, type_: str, status: int, message: str) -> None:
         super().__init__(message, USAGE if status in (400, 422) else FAILED)

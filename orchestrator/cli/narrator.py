@@ -366,4 +366,3 @@ def ways_on(ending: Ending) -> list[str]:
 def _state(pod: Pod) -> str:
     outcome = pod.get("last_outcome")
     return str(outcome) if pod.get("status") == "idle" and outcome else str(pod.get("status"))
-

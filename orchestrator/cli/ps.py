@@ -74,10 +74,10 @@ def tree(options: Namespace) -> int:
     return FINISHED
 
 
-def nested(pods: Sequence[Pod], roots: Sequence[str] | None) -> list[Mapping[str, Any]]:
+def nested(pods: Sequence[Pod], roots: Sequence[str] | None) -> list[dict[str, Any]]:
     """Trees as JSON: each Pod with `pods`, its children."""
     nodes: dict[str, dict[str, Any]] = {}
-    tops = []
+    tops: list[dict[str, Any]] = []
     for branch in branches(pods, roots):
         node = nodes[branch.pod["id"]] = {**branch.pod, "pods": []}
         parent = nodes.get(branch.pod.get("parent_id") or "")

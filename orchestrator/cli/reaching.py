@@ -79,8 +79,8 @@ def reach(home: Home, patience: float = PATIENCE) -> Gateway | None:
         if owner is not None:
             if owner.version != VERSION:
                 raise UsageError(
-                    f"the home {home.path} is owned by polypod {owner.version} (process {owner.pid}), this is {VERSION}:"
-                    " use the same version, or end that process first"
+                    f"the home {home.path} is owned by polypod {owner.version} (process {owner.pid}), "
+                    f"this is {VERSION}: use the same version, or end that process first"
                 )
             try:
                 Gateway(owner.address, owner.secret, timeout=5).get("/healthz")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from argparse import Namespace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.arguments import LIMITS
-from orchestrator.cli.embedding import Link, join_or_own
+from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of, with_model, working_folder
 from orchestrator.cli.failure import UsageError
 from orchestrator.cli.narrator import Audience, JsonNarrator, Narrator
 from orchestrator.cli.paint import screen
@@ -29,7 +28,8 @@ def run(options: Namespace) -> int:
         "workspace": str(folder_of(options.workspace)),
     }
     home = home_of(options)
-    with join_or_own(home, model=options.model, profile=options.profile) as link:
+    plan = Plan(lambda: settings_of(home), ready=with_model(options.model, options.profile))
+    with join_or_own(home, plan) as link:
         return start_and_follow(home, link, body, as_json=options.json)
 
 
@@ -37,13 +37,8 @@ def start_and_follow(home: Home, link: Link, body: dict[str, Any], *, as_json: b
     """Create the Pod that `body` orders and follow it to its end."""
     body = {name: value for name, value in body.items() if value not in (None, {})}
     body["message_id"] = f"run-{secrets.token_hex(12)}"
-    pod = link.gateway.post("/v1/pods", {**body, "run": True})
-    link.cover(pod["id"])
-    journey = Journey(home, link, audience_for(pod["id"], as_json=as_json), pod["id"])
-    try:
-        return follow_to_end(journey)
-    finally:
-        journey.link.close()
+    pod = link.gateway.post("/v1/pods", body)
+    return follow_to_end(Journey(home, link, audience_for(pod["id"], as_json=as_json), pod["id"]))
 
 
 def audience_for(root_id: str, *, as_json: bool) -> Audience:
@@ -68,9 +63,9 @@ def read_text(text: str, what: str) -> str:
 def folder_of(named: str | None) -> Path:
     """An existing folder, absolute. Raises `UsageError`."""
     try:
-        folder = Path(named or os.getcwd()).expanduser().resolve()
+        folder = (Path(named).expanduser() if named else working_folder()).resolve()
     except OSError as error:
-        raise UsageError(f"the folder {named or 'this command runs in'} cannot be used: {error.strerror}") from None
+        raise UsageError(f"the folder {named} cannot be used: {error.strerror}") from None
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
     return folder

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from orchestrator.cli.embedding import Link, join_or_own
+from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of
 from orchestrator.cli.failure import (
     FAILED,
     FINISHED,
@@ -47,7 +47,7 @@ class Journey:
 def follow_to_end(journey: Journey) -> int:
     """Tell the run until nothing moves any more, then how it ended. Gives the exit code."""
     watch = _watch(journey)
-    restore = _terminate_like_interrupt()
+    restore = terminate_like_interrupt()
     try:
         try:
             watch, verdict, pods = _follow(journey, watch)
@@ -62,6 +62,7 @@ def follow_to_end(journey: Journey) -> int:
     finally:
         watch.close()
         restore()
+        journey.link.close()
 
 
 def exit_code(verdict: Verdict, outcome: str | None) -> int:
@@ -97,8 +98,7 @@ def _follow(journey: Journey, watch: TreeWatch) -> tuple[TreeWatch, Verdict, Seq
             journey.audience.say(f"{error.message}; this run goes on with its tree")
             journey.heads = watch.told
             watch.close()
-            journey.link = join_or_own(journey.home)
-            journey.link.cover(journey.root_id)
+            journey.link = join_or_own(journey.home, Plan(lambda: settings_of(journey.home), roots=(journey.root_id,)))
             watch = _watch(journey)
 
 
@@ -155,11 +155,15 @@ def _result(journey: Journey) -> dict[str, Any]:
     return result
 
 
-def _terminate_like_interrupt() -> Callable[[], None]:
+def terminate_like_interrupt() -> Callable[[], None]:
     """SIGTERM ends a run as Ctrl-C does. Gives what puts the old handler back."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     old = signal.signal(signal.SIGTERM, interrupt)
-    return lambda: signal.signal(signal.SIGTERM, old) and None
+
+    def restore() -> None:
+        signal.signal(signal.SIGTERM, old)
+
+    return restore

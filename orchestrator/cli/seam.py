@@ -100,7 +100,9 @@ class Gateway:
 
 def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
     """Server-sent events from their lines (without line ends). Comments and events without data are left out."""
-    name, ident, data = "message", None, []
+    name = "message"
+    ident: str | None = None
+    data: list[str] = []
     for line in lines:
         if not line:
             if data:
