@@ -68,16 +68,21 @@ def deliver_free(tables: Tables, sender: SessionState, delivery: Delivery, at: t
     """
     first_seq, now = at
     message = _telling(sender.id, delivery, first_seq)
-    try:
-        state = tables.find(delivery.session)
-    except StoreDamaged:
-        state = None
+    state = _found(tables, delivery.session)
     if state is None:
         tables.add_stray(delivery.session, replace(message, ts=now))
         return
     if tables.message(state, message.message_id) is not None:
         return
     _keep(tables, state, message, now)
+
+
+def _found(tables: Tables, session: str) -> SessionState | None:
+    """The session, or None when it is unknown or damaged: another session's damage refuses no append."""
+    try:
+        return tables.find(session)
+    except StoreDamaged:
+        return None
 
 
 def _telling(sender: str, delivery: Delivery, first_seq: int) -> Message:
@@ -115,17 +120,25 @@ def _can_reopen(tables: Tables, state: SessionState) -> bool:
 
 
 def cascade(tables: Tables, parent: SessionState, kind: Literal["cancel", "stop"], now: int) -> tuple[str, ...]:
-    """Cancel or stop the undetached children listed now; the ids of those that it reached."""
-    reached = []
-    for child in tables.children(parent.id, open_only=kind == "cancel"):
-        if child.detached:
-            continue
-        state = tables.find(child.id)
-        message_id = f"cascade:{parent.id}:{parent.head}:{child.id}"
-        if state is None or tables.message(state, message_id) is not None:
-            continue
-        _keep(tables, state, Message(message_id, kind, parent.id, {"cascade": True}), now)
-        reached.append(child.id)
+    """Cancel or stop the undetached children listed now; the ids of those that it reached.
+
+    A cancel goes to those that hold a place or are at work. A child that does neither has nothing to cancel and stays
+    asleep, but what is below it may be at work: there the cancel goes on in this same transaction.
+    """
+    reached: list[str] = []
+    above = [parent.id]
+    while above:
+        for child in tables.children(above.pop(), open_only=False):
+            state = None if child.detached else _found(tables, child.id)
+            if state is None:
+                continue
+            if kind == "cancel" and not state.open and state.status in ("idle", "errored"):
+                above.append(child.id)
+                continue
+            message_id = f"cascade:{parent.id}:{parent.head}:{child.id}"
+            if tables.message(state, message_id) is None:
+                _keep(tables, state, Message(message_id, kind, parent.id, {"cascade": True}), now)
+                reached.append(child.id)
     return tuple(reached)
 
 

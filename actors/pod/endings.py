@@ -158,7 +158,7 @@ def stop_pod(state: PodState, commit: Commit, board: CallBoard | None = None) ->
     commit.add(PodEnd(str(order.body.get("reason") or "stopped")))
     wake = order.sender != state.who.parent_id and not order.body.get("cascade")
     tell_parent(state.who, commit, "shut_down", {"outcome": "stopped"}, wake)
-    commit.consumes.extend(m.message_id for m in state.messages if m.message_id not in commit.consumes)
+    commit.consumes.extend(m.message_id for m in state.controls())  # the rest stays, marked undeliverable
     commit.concluded, commit.cascade = True, "stop"
     return commit
 

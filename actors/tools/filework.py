@@ -70,7 +70,7 @@ def replace(real: str, data: bytes, before: Snapshot | None, stop: StopSign) -> 
     `before` is what is expected to be there (None: nothing). Missing folders are made. Raises `ChangedMeanwhile`,
     `LinkMet`, `OSError`; then the file is as it was.
     """
-    with parent_of(real, create=True) as (folder, name):
+    with parent_of(real, create=before is None) as (folder, name):
         temporary = f".polypod-{secrets.token_hex(6)}.tmp"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
         try:

@@ -43,6 +43,8 @@ class Guard:
         self.pid = 0
         self.code: int | None = None  # of the command, once it is reaped
         self.childless = False
+        self.ear = select.poll()  # not select(): the actor's descriptors, whose numbers are kept, may be above 1023
+        self.ear.register(control, select.POLLIN | select.POLLHUP)
 
     def say(self, how: bytes, code: int) -> None:
         try:  # without contextlib, here and below: each import delays every tool process
@@ -52,7 +54,7 @@ class Guard:
 
     def heard(self) -> bytes | None:
         """What the actor wants: None, or why all shall end at once. Notes when it was heard of."""
-        if not select.select([self.control], [], [], 0)[0]:
+        if not self.ear.poll(0):
             return b"unfed" if time.monotonic() - self.fed >= self.lease else None
         data = os.read(self.control, 65536)
         if not data:

@@ -124,7 +124,7 @@ class Tail:
             return
         self._pieces.append(text)
         self._length += len(text)
-        while self._length - len(self._pieces[0]) >= self._limit:
+        while self._pieces and self._length - len(self._pieces[0]) >= self._limit:
             self._length -= len(self._pieces.popleft())
 
     def text(self) -> str:

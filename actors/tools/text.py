@@ -9,6 +9,7 @@ SAMPLE = 64 * 1024
 """Bytes that are enough to tell a file's encoding."""
 
 _ALLOWED_CONTROLS = frozenset("\t\n\r\f\b\x1b\x1a")
+_CONTROLS = bytes(c for c in range(32) if chr(c) not in _ALLOWED_CONTROLS)
 
 
 def detect(sample: bytes) -> str | None:
@@ -100,13 +101,17 @@ def _is_utf8(sample: bytes) -> bool:
     text = _decode(sample, "utf-8", "replace") or ""
     bad = text.count("\ufffd")
     if bad == 0:
-        return True
+        return (len(sample) - len(sample.translate(None, _CONTROLS))) * 10 <= len(sample)
     beyond_ascii = sum(1 for c in text if c > "\x7f" and c != "\ufffd")
     return bad * 10 <= beyond_ascii
 
 
 def _has_no_controls(text: str) -> bool:
-    return not any(c < " " and c not in _ALLOWED_CONTROLS for c in text)
+    return not any(_is_control(c) for c in text)
+
+
+def _is_control(c: str) -> bool:
+    return c < " " and c not in _ALLOWED_CONTROLS
 
 
 def _familiar(text: str) -> int:
@@ -123,12 +128,11 @@ def _familiar(text: str) -> int:
 
 
 def _is_plausible(text: str) -> bool:
-    """Text for UTF-16 without a mark: nearly all of it ASCII or Japanese, nothing of it a control."""
-    if not text or not _has_no_controls(text):
+    """Text for UTF-16 without a mark: nearly all of it ASCII or Japanese, and with kana or mostly ASCII (bytes of other
+    kinds, read in pairs, look like rare ideographs)."""
+    if len(text) < 4 or not _has_no_controls(text):
         return False
-    good = sum(
-        1
-        for c in text
-        if " " <= c <= "~" or c in "\t\r\n" or "\u3000" <= c <= "\u30ff" or "\u4e00" <= c <= "\u9fff" or c >= "\uff00"
-    )
-    return good >= len(text) * 0.95
+    ascii_ = sum(1 for c in text if " " <= c <= "~" or c in "\t\r\n")
+    kana = sum(1 for c in text if "\u3000" <= c <= "\u30ff")
+    ideographs = sum(1 for c in text if "\u4e00" <= c <= "\u9fff" or c >= "\uff00")
+    return ascii_ + kana + ideographs >= len(text) * 0.95 and (kana * 10 >= len(text) or ascii_ * 2 >= len(text))

@@ -110,6 +110,8 @@ def _problems(error: ValidationError, accepts: type[Arguments]) -> str:
                 said.append(f"unknown argument `{place}`")
             case "missing":
                 said.append(f"argument `{place}` is missing")
+            case "string_unicode":
+                said.append(f"`{place}` holds half a character (a lone surrogate)")
             case "value_error":
                 said.append(f"`{place}`: {problem['ctx']['error']}" if place else str(problem["ctx"]["error"]))
             case _:

@@ -23,6 +23,7 @@ class LiveText:
 
     block: str
     text: str
+    reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class ReplyBlocks:
         live = []
         for block in self._blocks:
             if isinstance(block, Prose) and not block.closed and (rest := block.close()):
-                live.append(LiveText(block.name, rest))
+                live.append(LiveText(block.name, rest, block.reasoning))
         return live
 
     def items(self, cut: bool) -> tuple[AssistantItem, ...]:

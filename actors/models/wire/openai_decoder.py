@@ -125,7 +125,7 @@ class OpenAIDecoder:
         if field is not None:
             block.provider["field"] = field
         if text := block.add(words):
-            live.append(LiveText(block.name, text))
+            live.append(LiveText(block.name, text, reasoning))
         return live
 
     def _call(self, piece: dict[str, Json]) -> list[LiveText]:
