@@ -224,8 +224,8 @@ class Narrator:
         call = teller.calls.pop((int(result.get("call_seq") or 0), int(result.get("index") or 0)), None)
         words = call.words if call is not None else str(result.get("name"))
         ok = result.get("status") == "ok"
-        summary = one_line(str(result.get("summary") or ""), 60)
-        tail = f"  {summary if ok else str(result.get('status')) + ': ' + summary}"
+        summary = one_line(_without_command(str(result.get("summary") or "")), 60)
+        tail = f" · {summary if ok else str(result.get('status')) + ': ' + summary}"
         room = max(self._screen.width - len(teller.label) - len(tail) - 8, 24)
         self._line(pod_id, f"-> {one_line(words, room)}{tail}", "dim" if ok else "red")
 
@@ -317,6 +317,11 @@ class JsonNarrator:
     def _tell(self, value: Mapping[str, Any]) -> None:
         self._screen.json(value)
         self._screen.flush()
+
+
+def _without_command(summary: str) -> str:
+    """Shell's summary begins with the command, which stands before it already."""
+    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
 
 
 def drawn_tree(pods: Sequence[Pod], screen: Screen) -> list[str]:

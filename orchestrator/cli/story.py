@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 from orchestrator.cli.cells import clean, count, duration, one_line
@@ -171,7 +172,7 @@ def _tool_results(entry: Entry) -> list[Told]:
         told.append(Told("<-", f"{result['name']} {status}: {result['summary']}", RESULT_STYLES.get(status, "dim")))
         content = result.get("content")
         if content and content != result["summary"]:
-            told.append(Told("  ", str(content), "dim"))
+            told.append(Told("", indent(str(content), "  "), "dim"))
     return told
 
 
