@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from actors.models.limits import TTL, Ask
 from actors.models.limits_client import Limits
@@ -57,6 +58,7 @@ class EndpointModel:
         self._transport = transport
         self._limits = limits if endpoint.limits is not None else None
         self._timing = timing or Timing()
+        self._asks = count()
         self._releases: set[asyncio.Future[None]] = set()
 
     @property
@@ -153,7 +155,7 @@ class EndpointModel:
         limits = self._limits
         ask = replace(
             self._endpoint.limits,
-            ask_id=f"{request.session}.{request.epoch}.{request.request_id}.{attempt}",
+            ask_id=f"{request.session}.{request.epoch}.{request.request_id}.{attempt}.{next(self._asks)}",
             session=request.session,
             epoch=request.epoch,
             tokens=prompt_tokens(request),

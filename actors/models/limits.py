@@ -16,6 +16,7 @@ TTL = 30.0
 """Seconds after which a grant that was not renewed is over."""
 PATIENCE = 10.0
 """Seconds after which an ask that nobody repeated has left the queue."""
+_SWEEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The session has asked under a newer epoch: this incarnation is over."""
+    """The ask is over: it was released, or its session has asked under a newer epoch."""
 
 
 Answer: TypeAlias = Granted | Waiting | Stale
@@ -81,6 +82,7 @@ class _Key:
     grants: dict[str, _Grant] = field(default_factory=dict)
     queue: dict[str, _Queued] = field(default_factory=dict)
     spent: deque[_Spent] = field(default_factory=deque)
+    over: dict[str, float] = field(default_factory=dict)
     tokens: int = 0
     closed_until: float = 0.0
 
@@ -88,6 +90,8 @@ class _Key:
         """Drop what is over by time."""
         while self.spent and self.spent[0].at <= now - WINDOW:
             self.tokens -= self.spent.popleft().tokens
+        while self.over and (first := next(iter(self.over.items())))[1] <= now - WINDOW:
+            del self.over[first[0]]
         for ask_id in [i for i, g in self.grants.items() if g.until <= now]:
             del self.grants[ask_id]
         for ask_id in [i for i, q in self.queue.items() if q.seen <= now - PATIENCE]:
@@ -117,12 +121,15 @@ class LimitsCore:
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
         self._epochs: dict[str, int] = {}
+        self._sweep_at = _SWEEP
 
     def ask(self, now: float, ask: Ask) -> Answer:
         """Take or keep a place in the key's queue, or be granted. Repeat it within `PATIENCE` while waiting."""
         if self._is_stale(ask):
             return Stale()
         key = self._key(ask.key, now)
+        if ask.ask_id in key.over:
+            return Stale()
         if ask.ask_id in key.grants:
             return Granted()
         queued = key.queue.get(ask.ask_id)
@@ -145,13 +152,17 @@ class LimitsCore:
         if self._is_stale(ask):
             return False
         key = self._key(ask.key, now)
+        if ask.ask_id in key.over:
+            return False
         key.queue.pop(ask.ask_id, None)
         key.grants[ask.ask_id] = _Grant(ask, now + TTL)
         return True
 
     def release(self, now: float, ask: Ask, used: int | None) -> None:
-        """Give a grant or a place in the queue back. `used` tokens replace the estimate; None leaves it."""
+        """Give a grant or a place in the queue back, for good: calls overtake each other, and an ask that comes late
+        must not take a place again. `used` tokens replace the estimate; None leaves it."""
         key = self._key(ask.key, now)
+        key.over[ask.ask_id] = now
         key.queue.pop(ask.ask_id, None)
         key.grants.pop(ask.ask_id, None)
         if used is not None:
@@ -160,7 +171,7 @@ class LimitsCore:
                     key.tokens += used - spent.tokens
                     spent.tokens = used
                     break
-        self._drop_idle(now, ask)
+        self._sweep(now)
 
     def penalise(self, now: float, name: str, seconds: float) -> None:
         """The provider refused one request of the key: none is granted for `seconds`."""
@@ -188,15 +199,18 @@ class LimitsCore:
                 key.queue = {i: q for i, q in key.queue.items() if not _older(q.ask, ask)}
         return False
 
-    def _drop_idle(self, now: float, ask: Ask) -> None:
-        """Forget the session's epoch when nothing of it is left, and keys in which nothing is left."""
-        key = self._keys[ask.key]
-        if not key.grants and not key.queue and not key.spent and key.closed_until <= now:
-            del self._keys[ask.key]
-        held = [g.ask for k in self._keys.values() for g in k.grants.values()]
-        held += [q.ask for k in self._keys.values() for q in k.queue.values()]
-        if all(other.session != ask.session for other in held):
-            self._epochs.pop(ask.session, None)
+    def _sweep(self, now: float) -> None:
+        """Now and then forget sessions and keys of which nothing is left."""
+        if len(self._epochs) < self._sweep_at:
+            return
+        for name in list(self._keys):
+            key = self._key(name, now)
+            if not (key.grants or key.queue or key.spent or key.over) and key.closed_until <= now:
+                del self._keys[name]
+        held = {g.ask.session for k in self._keys.values() for g in k.grants.values()}
+        held |= {q.ask.session for k in self._keys.values() for q in k.queue.values()}
+        self._epochs = {session: epoch for session, epoch in self._epochs.items() if session in held}
+        self._sweep_at = _SWEEP + 2 * len(held)
 
 
 def _older(held: Ask, ask: Ask) -> bool:

@@ -183,4 +183,5 @@ async def serve(limits: LocalLimits, method: str, arguments: dict[str, Json]) ->
 
 
 def epoch_over(ask: Ask) -> ModelError:
-    return ModelError("connection", f"session {ask.session} goes on under a newer epoch than {ask.epoch}")
+    words = f"the ask is over: session {ask.session} goes on under a newer epoch than {ask.epoch}"
+    return ModelError("connection", words)

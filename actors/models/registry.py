@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 from urllib.parse import urlsplit
 
 from actors.models.limits_client import Limits
-from actors.models.scripted import ScriptedModel
 from actors.protocol.config import ModelSpec
 from actors.protocol.model import Model, ModelError
 
@@ -37,6 +36,8 @@ def build_model(
     """
     match spec.provider:
         case "scripted":
+            from actors.models.scripted import ScriptedModel  # lazy: its checks of scripts weigh 2 MB
+
             return ScriptedModel.load(_script(spec), spec.name, spec.context_window)
         case "replay":
             from actors.models.replay import ReplayModel  # lazy: only for those who replay

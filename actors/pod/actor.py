@@ -83,7 +83,8 @@ class RayDirectory:
 
     def beat(self, held: list[dict[str, Json]], limit: float) -> dict[str, Json]:
         """Called on the heartbeat thread."""
-        reply: dict[str, Json] = ray.get(self.handle.beat.remote(self._actor_id, held), timeout=limit)
+        answer = self.handle.beat.remote(self._actor_id, held).future()  # a plain `get` warns in an asyncio actor
+        reply: dict[str, Json] = answer.result(timeout=limit)
         return reply
 
     def _tell(self, call: Callable[[], Any]) -> None:

@@ -27,7 +27,7 @@ def actor(tmp_path: Path, ray_cluster: None) -> Iterator[Any]:
     import ray
 
     name = f"store-{tmp_path.name}"
-    handle = start_store(f"sqlite://{tmp_path}/home/store.db", StoreOptions(name=name, detached=False))
+    handle = start_store(f"sqlite://{tmp_path}/pods/store.db", StoreOptions(name=name, detached=False))
     yield handle
     ray.kill(handle)
 
@@ -131,11 +131,11 @@ def test_one_process_holds_the_file(actor: Any, store: BlockingRayStore, tmp_pat
 
     create(store, "s")
     pid = ray.get(actor.ping.options(concurrency_group="control").remote())
-    holder = holder_of(tmp_path / "home" / "store.lock")
+    holder = holder_of(tmp_path / "pods" / "store.lock")
     assert holder is not None
     assert holder.pid == pid
     with pytest.raises(LockHeld) as held:
-        SessionStoreActor(f"sqlite://{tmp_path}/home/store.db", lock_wait=0.1)
+        SessionStoreActor(f"sqlite://{tmp_path}/pods/store.db", lock_wait=0.1)
     assert held.value.holder == holder
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -17,19 +18,20 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 class Encoded(bytes):
-    """An encoded item that holds call ids: `ids` are (id, offset of its first byte), in call order.
+    """An encoded item that holds call ids: `ids` in call order, each at the offset in `places`.
 
     `answers` is True for a group of results, whose ids follow those of the calls.
     """
 
-    ids: tuple[tuple[bytes, int], ...]
+    ids: tuple[bytes, ...]
+    places: tuple[int, ...]
     answers: bool
 
     def renamed(self, names: Sequence[bytes]) -> bytes:
         """The same bytes with the i-th id replaced by `names[i]`."""
         parts: list[bytes] = []
         at = 0
-        for (old, offset), new in zip(self.ids, names, strict=True):
+        for old, offset, new in zip(self.ids, self.places, names, strict=True):
             parts += (self[at:offset], new)
             at = offset + len(old)
         return b"".join((*parts, self[at:]))
@@ -47,16 +49,18 @@ def wire_ids(call_ids: Iterable[str]) -> list[str]:
 def encoded(pieces: Iterable[bytes | str], answers: bool) -> Encoded:
     """Join pieces; each `str` among them is a call id."""
     parts: list[bytes] = []
-    ids: list[tuple[bytes, int]] = []
+    ids: list[bytes] = []
+    places: list[int] = []
     size = 0
     for piece in pieces:
         if isinstance(piece, str):
             piece = piece.encode()
-            ids.append((piece, size))
+            ids.append(piece)
+            places.append(size)
         parts.append(piece)
         size += len(piece)
     whole = Encoded(b"".join(parts))
-    whole.ids = tuple(ids)
+    whole.ids, whole.places = tuple(ids), tuple(places)
     whole.answers = answers
     return whole
 
@@ -66,28 +70,33 @@ def unique(history: Sequence[bytes]) -> Sequence[bytes]:
 
     What an item becomes depends on earlier items only, so a longer history begins with the same bytes.
     """
+    calls: list[bytes] = []
+    answers: list[bytes] = []
+    for item in history:
+        if type(item) is Encoded:
+            (answers if item.answers else calls).extend(item.ids)
+    if len(set(calls)) == len(calls) and len(set(answers)) == len(answers):
+        return history
+    return _renamed(history)
+
+
+def _renamed(history: Sequence[bytes]) -> Sequence[bytes]:
+    changed = list(history)
     calls: dict[bytes, int] = {}
     answers: dict[bytes, int] = {}
-    changed: list[bytes] | None = None
     for place, item in enumerate(history):
         if type(item) is not Encoded:
             continue
         seen = answers if item.answers else calls
         names = []
-        repeated = False
-        for name, _ in item.ids:
+        for name in item.ids:
             count = seen[name] = seen.get(name, 0) + 1
-            if count > 1:
-                repeated = True
-                name = _digest(name.decode(), -count).encode()
-            names.append(name)
-        if repeated:
-            if changed is None:
-                changed = list(history)
-            changed[place] = item.renamed(names)
-    return history if changed is None else changed
+            names.append(name if count == 1 else _digest(name.decode(), -count).encode())
+        changed[place] = item.renamed(names)
+    return changed
 
 
+@lru_cache(maxsize=1 << 14)
 def _digest(call_id: str, place: int) -> str:
     number = int.from_bytes(blake2b(f"{place}:{call_id}".encode("utf-8", "replace"), digest_size=8).digest(), "big")
     letters = []
