@@ -15,6 +15,7 @@ import socket
 import time
 import urllib.request
 from collections import defaultdict
+from itertools import pairwise
 from multiprocessing.connection import Connection
 
 TOOL = "Read"
@@ -126,4 +127,4 @@ class ModelServer:
     def own_times(self, key: str) -> list[float]:
         """Milliseconds the client spent before each request after its first."""
         moments = self.moments(key)
-        return [(after[0] - before[1]) / 1e6 for before, after in zip(moments, moments[1:], strict=False)]
+        return [(after[0] - before[1]) / 1e6 for before, after in pairwise(moments)]

@@ -27,9 +27,12 @@ _ResultT = TypeVar("_ResultT")
 class HttpTransport:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def post(self, post: Post) -> AbstractAsyncContextManager[Response]:
-        if self._session is None or self._session.closed:
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._session.closed or self._loop is not loop:
+            self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
                 timeout=aiohttp.ClientTimeout(total=None),

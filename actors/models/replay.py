@@ -77,7 +77,7 @@ class ReplayModel:
     @classmethod
     def load(cls, path: str | Path, name: str = "replay", context_window: int | None = None) -> ReplayModel:
         """Read an exported log. Raises `ModelError` (`settings`)."""
-        return cls(read_recordings(read_text(path, "log").splitlines(), str(path)), name, context_window)
+        return cls(read_recordings(read_text(path, "log").split("\n"), str(path)), name, context_window)
 
     @property
     def name(self) -> str:

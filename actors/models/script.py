@@ -120,7 +120,7 @@ class ScriptLine(BaseModel):
 def read_script(text: str, source: str) -> tuple[ScriptLine, ...]:
     """Parse a script. Empty lines and lines that begin with `#` are skipped. Raises `ModelError` (`settings`)."""
     lines = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
                 plain = json.loads(line)

@@ -18,6 +18,7 @@ from actors.protocol.ids import Clock
 from actors.protocol.tools import ChildrenError, SpawnOrder
 from session_store.codec import to_plain
 from session_store.items import Json
+from session_store.lock import start_time
 
 NAMESPACE = "polypod"
 """Detached actors need an explicit namespace, or nobody finds them again (FACTS)."""
@@ -128,6 +129,12 @@ class PodActor:
         """The process id."""
         self._loop = asyncio.get_running_loop()
         return os.getpid()
+
+    async def place(self) -> dict[str, Json]:
+        """Which process this is: `pid`, `started` (ticks since boot, so that no other is taken for it), and the node."""
+        self._loop = asyncio.get_running_loop()
+        pid = os.getpid()
+        return {"pid": pid, "started": start_time(pid), "node": ray.get_runtime_context().get_node_id()}
 
     async def bind(self, session: str, directory_epoch: int, replaces: int | None) -> dict[str, Json]:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What callers ask of the Directory: create a root, spawn a child, stop a Pod. Each is one thing however often asked."""
+"""What callers ask of the Directory: create a root, spawn a child, stop a Pod. Each is one thing, if asked twice."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from actors.protocol.ids import Ids
 from actors.protocol.tools import SpawnOrder
 from orchestrator.directory import facts as at
 from orchestrator.directory.service import DirectoryService
+from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.pods import OrderRefused, PodFactory
 from orchestrator.ports import NewPod
 from session_store.errors import ConditionFailed, Refused, StoreUnavailable
@@ -76,7 +77,7 @@ class Orders:
     async def stop(self, session: str) -> bool:
         """See a Pod and what is below it ended (its stop message is durable); whether all are.
 
-        Bounded by `stop_timeout` per level; whoever does not end by then is ended by force (case L04).
+        Bounded per level: whoever has not ended after `stop_timeout` is ended by force (case L04).
         """
         row = await self._asked(lambda: self._service.row(session))
         if row is None:
@@ -112,25 +113,25 @@ class Orders:
 
     async def _start_child(self, session: str, root: str, known: PodRow | None) -> None:
         service, limit = self._service, self._service.settings.spawn_timeout
-        settled = service.start_of(session)
         epoch, owned = (0, False) if known is None else (known.epoch, known.owned)
-        service.feed(at.Looked((), (at.Want(session, root, epoch, owned, started=False, spawning=True),)))
+        want = at.Want(session, root, epoch, owned, started=False, spawning=True)
         cause = f"It did not take its task up within {limit:g} s."
-        try:
-            start = await asyncio.wait_for(settled, limit)
+        with service.next_start(session) as settled:
+            service.feed(at.Looked((), (want,)))
+            done, _ = await asyncio.wait([settled], timeout=limit)
+        if done:
+            start = settled.result()
             if start.ok:
                 return
             cause = start.message
-        except TimeoutError:
-            pass
         await self._end_child(session, cause)
 
     async def _end_child(self, session: str, cause: str) -> None:
         """Give back what the failed start holds; raises `OrderFailed` unless the child took its task up after all."""
         service = self._service
-        moved = service.move_of(session)
-        service.feed(at.CloseAsked(session, "failed_start", cause))
-        await asyncio.wait([moved], timeout=service.settings.stop_timeout)
+        with service.next_move(session) as moved:
+            service.feed(at.CloseAsked(session, "failed_start", cause))
+            await asyncio.wait([moved], timeout=forced_within(service.settings))
         row = await self._asked(lambda: service.row(session))
         if row is None or row.run_id is None:
             raise OrderFailed("failed_start", f"The Pod did not start: {cause}")
@@ -141,20 +142,20 @@ class Orders:
             return True
         cause = f"It did not stop within {service.settings.stop_timeout:g} s."
         service.feed(at.CloseAsked(session, "stopped", cause))
-        return await self._ended_within(session, service.settings.stop_timeout)
+        return await self._ended_within(session, forced_within(service.settings))
 
     async def _ended_within(self, session: str, limit: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit
         while True:
-            moved = self._service.move_of(session)
-            row = await self._asked(lambda: self._service.row(session))
-            if row is None or row.status == "ended":
-                return True
-            left = deadline - loop.time()
-            if left <= 0:
-                return False
-            await asyncio.wait([moved], timeout=min(left, POLL))
+            with self._service.next_move(session) as moved:
+                row = await self._asked(lambda: self._service.row(session))
+                if row is None or row.status == "ended":
+                    return True
+                left = deadline - loop.time()
+                if left <= 0:
+                    return False
+                await asyncio.wait([moved], timeout=min(left, POLL))
 
     async def _create(self, create: Create) -> Created:
         try:
@@ -175,6 +176,11 @@ class Orders:
             return await ask()
         except StoreUnavailable as error:
             raise OrderFailed("store", f"The store gives no answer: {error}") from error
+
+
+def forced_within(settings: DirectorySettings) -> float:
+    """Seconds that an end by force may take: asking, killing, an old lease, and the commit."""
+    return settings.unbind_timeout + settings.lease + LEASE_MARGIN + settings.stop_timeout
 
 
 def _ordered(build: Callable[[], Create]) -> Create:

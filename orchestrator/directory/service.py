@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from actors.protocol.ids import Clock
 from orchestrator.directory import actions as do
@@ -27,6 +27,9 @@ ALERTS = 200
 """Alerts kept for those who ask."""
 PAGE = 500
 
+T = TypeVar("T")
+Listeners: TypeAlias = dict[str, set[asyncio.Future[T]]]
+
 log = logging.getLogger("polypod.directory")
 
 
@@ -42,8 +45,8 @@ class DirectoryService:
         self._hosts = hosts
         self._ready = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settled: dict[str, list[asyncio.Future[do.Settled]]] = {}
-        self._moved: dict[str, list[asyncio.Future[None]]] = {}
+        self._settled: Listeners[do.Settled] = {}
+        self._moved: Listeners[None] = {}
         self._killed: set[str] = set()
 
     async def start(self, roots: set[str] | None) -> None:
@@ -87,17 +90,22 @@ class DirectoryService:
         self.feed(at.Beat(actor_id, held))
         return strangers(self.table, actor_id, held)
 
-    def start_of(self, session: str) -> asyncio.Future[do.Settled]:
-        """How the session's next start goes."""
-        future = asyncio.get_running_loop().create_future()
-        self._settled.setdefault(session, []).append(future)
-        return future
+    @contextmanager
+    def next_start(self, session: str) -> Iterator[asyncio.Future[do.Settled]]:
+        """How the session's next start goes, as long as the block lasts."""
+        with _listening(self._settled, session) as future:
+            yield future
 
-    def move_of(self, session: str) -> asyncio.Future[None]:
+    @contextmanager
+    def next_move(self, session: str) -> Iterator[asyncio.Future[None]]:
         """Done when the session is bound or let go of next."""
-        future = asyncio.get_running_loop().create_future()
-        self._moved.setdefault(session, []).append(future)
-        return future
+        with _listening(self._moved, session) as future:
+            yield future
+
+    def adopt_root(self, root: str) -> None:
+        """Go on with this tree too."""
+        if self.table.roots is not None:
+            self.table.roots.add(root)
 
     async def row(self, session: str) -> PodRow | None:
         rows = await self._rows(Query(ids=(session,), limit=1))
@@ -112,6 +120,21 @@ class DirectoryService:
         if placement is None or placement.phase not in (Phase.LIVE, Phase.PARKING):
             return None, 0
         return placement.actor_id, placement.epoch
+
+    def top(self) -> dict[str, Json]:
+        """Counts and alerts, for people and metrics."""
+        actors, placements = self.table.actors.values(), self.table.placements.values()
+        phases = {str(phase): sum(p.phase is phase for p in placements) for phase in Phase}
+        return {
+            "epoch": self.table.epoch,
+            "actors": {phase: sum(a.phase == phase for a in actors) for phase in ("starting", "ready", "ending")},
+            "pool": sum(a.phase == "ready" and not a.sessions for a in actors),
+            "pods": phases,
+            "restarts": self.table.restarts,
+            "given_up": self.table.given_up,
+            "blocked": dict(self.table.blocked),
+            "alerts": list(self.alerts),
+        }
 
     def _carry_out(self, action: do.Action) -> None:
         work: Coroutine[Any, Any, None]
@@ -133,11 +156,11 @@ class DirectoryService:
             case do.Close():
                 work = self._close(action)
             case do.Settled(session):
-                _answer(self._settled.pop(session, []), action)
-                _answer(self._moved.pop(session, []), None)
+                _answer(self._settled, session, action)
+                _answer(self._moved, session, None)
                 return
             case do.Gone(session):
-                _answer(self._moved.pop(session, []), None)
+                _answer(self._moved, session, None)
                 return
             case do.RaiseAlert():
                 self._alert(action)
@@ -303,7 +326,20 @@ def _is_current(row: PodRow | None, epoch: int) -> bool:
     return row is not None and row.owned and row.epoch == epoch
 
 
-def _answer(futures: list[asyncio.Future[Any]], value: object) -> None:
-    for future in futures:
+@contextmanager
+def _listening(listeners: Listeners[T], session: str) -> Iterator[asyncio.Future[T]]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    mine = listeners.setdefault(session, set())
+    mine.add(future)
+    try:
+        yield future
+    finally:
+        mine.discard(future)
+        if not mine and listeners.get(session) is mine:
+            del listeners[session]
+
+
+def _answer(listeners: Listeners[T], session: str, value: T) -> None:
+    for future in listeners.get(session, ()):
         if not future.done():
             future.set_result(value)

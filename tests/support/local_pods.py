@@ -138,7 +138,7 @@ class LocalPods:
         self._count = 0
 
     def start(self, session: str, config: PodConfig) -> SegmentStart:
-        box = self.parts.toolbox(config, _NoChildren())
+        box = self.parts.toolbox(config, NoChildren())
         return SegmentStart(session, config.plain(), "You are a test.", box.specs, 1)
 
     async def create(self, prompt: str | None, name: str = "root", **limits: float) -> str:
@@ -204,7 +204,7 @@ class LocalPods:
         await self.host.close()
 
 
-class _NoChildren:
+class NoChildren:
     """Only the specs are wanted."""
 
     def __getattr__(self, name: str) -> Json:

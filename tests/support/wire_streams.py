@@ -30,7 +30,7 @@ def recorded(name: str) -> bytes:
     if not path.is_file():
         pytest.skip(f"no recorded streams here ({name}); set POLYPOD_SHARED to the folder above `streams`")
     data = path.read_bytes()
-    return data if name.endswith(".sse") else sse(*(line for line in data.decode().splitlines() if line.strip()))
+    return data if name.endswith(".sse") else sse(*(line for line in data.decode().split("\n") if line.strip()))
 
 
 def sse(*events: Json, end: bytes = b"") -> bytes:

@@ -30,7 +30,7 @@ def log(name: str, session: str, *replies: tuple[str, tuple[Json, ...]]) -> list
 
 def written(path: Path, *logs: list[LogEntry]) -> Path:
     lines = [json.dumps({"polypod": 1, "sessions": len(logs)})]
-    lines += [json.dumps(entry_json(entry)) for entries in logs for entry in entries]
+    lines += [json.dumps(entry_json(entry), ensure_ascii=False) for entries in logs for entry in entries]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 
@@ -55,10 +55,10 @@ async def test_a_log_is_repeated_request_by_request(tmp_path: Path) -> None:
 
 
 async def test_each_pod_gets_its_own_recording(tmp_path: Path) -> None:
-    child = log("child", "s2", ("r9", (Text("child speaks"),)))
+    child = log("child", "s2", ("r9", (Text("child\u2028speaks"),)))
     model = ReplayModel.load(written(tmp_path / "log.jsonl", ROOT, child))
     reply = await model.reply(request(model, pod_name="child"), Live())
-    assert reply.items == (Text("child speaks", "q1.1.0"),)
+    assert reply.items == (Text("child\u2028speaks", "q1.1.0"),)
     with pytest.raises(ModelError, match="'stranger'"):
         await model.reply(request(model, pod_name="stranger"), Live())
 

@@ -182,8 +182,8 @@ def test_a_bad_line_is_named_with_its_number(text: str, says: str) -> None:
 
 async def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "script.jsonl"
-    path.write_text(json.dumps({"text": "こんにちは"}) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"text": "こんにちは\u2028!"}, ensure_ascii=False) + "\n", encoding="utf-8")
     reply = await ScriptedModel.load(path).reply(request(), Live())
-    assert reply.items == (Text("こんにちは", "q1.1.0"),)
+    assert reply.items == (Text("こんにちは\u2028!", "q1.1.0"),)
     with pytest.raises(ModelError, match="cannot read the script"):
         ScriptedModel.load(tmp_path / "none.jsonl")

@@ -21,21 +21,8 @@ async def test_a_prompt_runs_tools_and_finishes(tmp_path: Path) -> None:
     pod = await pods.create("read it")
     await pods.until(pod, "idle")
     story = await pods.story(pod)
-    assert (
-        kinds(story)
-        == [
-            "segment_start",
-            "invoke",
-            "user_input",
-            "assistant_items",
-            "llm_usage",
-            "tool_results",
-            "assistant_items",
-            "llm_usage",
-            "run_end",
-        ]
-        or kinds(story).count("tool_results") == 2
-    )
+    assert kinds(story)[:5] == ["segment_start", "invoke", "user_input", "assistant_items", "llm_usage"]
+    assert kinds(story)[-3:] == ["assistant_items", "llm_usage", "run_end"]
     results = [r for e in story if e["type"] == "tool_results" for r in e["results"]]
     assert sorted(r["status"] for r in results) == ["error", "ok"]
     assert story[-1]["outcome"] == "finished"
