@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rich.cells import cell_len
+
 from orchestrator.cli.cells import align, clean, count, cut, duration, one_line
 from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
@@ -22,6 +24,8 @@ from orchestrator.cli.story import (
 
 SLOW_CALL = 3.0
 """Seconds after which a call that has no result yet is announced."""
+LINE = 140
+"""Cells of what is told of another Pod than the root, however wide the screen is."""
 _LABEL = 28
 
 
@@ -226,7 +230,7 @@ class Narrator:
         ok = result.get("status") == "ok"
         summary = one_line(_without_command(str(result.get("summary") or "")), 60)
         tail = f" · {summary if ok else str(result.get('status')) + ': ' + summary}"
-        room = max(self._screen.width - len(teller.label) - len(tail) - 8, 24)
+        room = max(min(self._screen.width, LINE) - len(teller.label) - cell_len(tail) - 8, 24)
         self._line(pod_id, f"-> {one_line(words, room)}{tail}", "dim" if ok else "red")
 
     def _system_items(self, pod_id: str, entry: Entry) -> None:
@@ -253,7 +257,7 @@ class Narrator:
         label = self._teller(pod_id).label if labelled else ""
         head = f"  {label}  " if label else "  "
         room = max(self._screen.width - len(head) - 1, 20)
-        self._screen.line(head + self._screen.paint(one_line(text, min(room, 400)), style))
+        self._screen.line(head + self._screen.paint(one_line(text, min(room, LINE)), style))
 
     def _write(self, text: str) -> None:
         shown = clean(text)
