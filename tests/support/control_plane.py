@@ -8,9 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
+from actors.models.scripted import ScriptedModel
 from actors.pod.live import LiveLog
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import uuid7
+from actors.protocol.live import LiveSink
+from actors.protocol.model import ModelReply, ModelRequest
 from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.backends.memory import MemoryStore
 from session_store.codec import to_plain
@@ -126,11 +129,29 @@ class FakePlane:
         return read_log(self.memory, pod_id)
 
 
+class HeldModel(ScriptedModel):
+    """Sends nothing while it is held."""
+
+    def __init__(self, lines: list[dict[str, Any]], free: asyncio.Event) -> None:
+        super().__init__(lines)
+        self._free = free
+
+    async def reply(self, request: ModelRequest, live: LiveSink) -> ModelReply:
+        await self._free.wait()
+        return await super().reply(request, live)
+
+
 class RunningPlane(FakePlane):
-    """Pods that run by the scripted model, in this process. `lines` is the script of all of them."""
+    """Pods that run by the scripted model, in this process. `lines` is the script of all of them.
+
+    While `free` is not set the model sends nothing.
+    """
 
     def __init__(self, folder: Path, lines: list[dict[str, Any]]) -> None:
         self.pods = LocalPods(folder, lines)
+        self.free = asyncio.Event()
+        self.free.set()
+        self.pods.parts.models["scripted"] = HeldModel(lines, self.free)
         super().__init__(self.pods.memory)
 
     def start(self, session: str, new: NewPod) -> SegmentStart:

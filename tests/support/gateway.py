@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +25,11 @@ async def client_of(plane: FakePlane, options: GatewayOptions = QUICK, **more: A
     """Plain calls without a socket."""
     gateway = Gateway(plane, options)
     transport = httpx.ASGITransport(build_app(gateway))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7420", **more) as client:
-        yield client
-    await gateway.close()
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7420", **more) as client:
+            yield client
+    finally:
+        await gateway.close()
 
 
 @dataclass
@@ -43,9 +45,11 @@ class Served:
 async def served(plane: FakePlane, options: GatewayOptions = QUICK) -> AsyncIterator[Served]:
     gateway = Gateway(plane, options)
     server = await serve(gateway, "127.0.0.1", 0)
-    async with httpx.AsyncClient(base_url=server.address, timeout=10) as http:
-        yield Served(gateway, server, http)
-    await server.close()
+    try:
+        async with httpx.AsyncClient(base_url=server.address, timeout=10) as http:
+            yield Served(gateway, server, http)
+    finally:
+        await server.close()
 
 
 @dataclass(frozen=True)
@@ -143,3 +147,10 @@ def texts(events: list[Event]) -> dict[str, str]:
         elif event.name == "discard":
             blocks = {b: v for b, v in blocks.items() if v[0] != event.data["request_id"]}
     return {block: text for block, (_, text) in blocks.items()}
+
+
+async def until(holds: Callable[[], bool], limit: float = 5.0) -> None:
+    """Look until it holds."""
+    async with asyncio.timeout(limit):
+        while not holds():  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.01)
