@@ -47,11 +47,12 @@ class ClusterError(Exception):
 
 @dataclass(slots=True)
 class Cluster:
-    """A running cluster of this process. `seconds` tells what its start took, by step."""
+    """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `seconds`: its start, by
+    step."""
 
     store_handle: Any
     directory: Any
-    session_dir: Path
+    session_dir: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     _closed: bool = False
 
@@ -63,8 +64,9 @@ class Cluster:
         return RayControlPlane(RayStore(named_store()))
 
     def close(self) -> None:
-        """End every process, at the latest after `CLOSE_LIMIT` s. Running Pods go on from their logs next time."""
-        if self._closed:
+        """End every process of a Ray that was started here, within `CLOSE_LIMIT` s. Running Pods go on from their logs
+        next time."""
+        if self._closed or self.session_dir is None:
             return
         self._closed = True
         import ray  # lazy: Ray, see above
@@ -99,15 +101,17 @@ def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster
             raise ClusterError(f"Ray did not start: {error}") from error
     up = time.monotonic()
     try:
-        cluster = _start_actors(settings, options, Path(context.address_info["session_dir"]))
+        cluster = start_actors(settings, options)
     except BaseException:
         ray.shutdown()
         raise
+    cluster.session_dir = Path(context.address_info["session_dir"])
     cluster.seconds = {"ray": up - began, "actors": time.monotonic() - up}
     return cluster
 
 
-def _start_actors(settings: RuntimeSettings, options: ClusterOptions, session_dir: Path) -> Cluster:
+def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
+    """The same on a Ray that this process is connected to; what runs already is joined. Raises `ClusterError`."""
     import ray  # lazy: Ray, see above
     from ray.exceptions import GetTimeoutError, RayError  # lazy: Ray, see above
 
@@ -119,7 +123,7 @@ def _start_actors(settings: RuntimeSettings, options: ClusterOptions, session_di
 
     store = start_store(options.store_url)
     if any(has_limits(model) for model in settings.models.values()):
-        limits_actor.start(LIMITS, NAMESPACE)
+        limits_actor.start_limits(LIMITS, NAMESPACE)
     directory = start_directory(directory_setup(settings, options.home, options.roots))
     try:
         ray.get(store.ping.remote(), timeout=READY_LIMIT)
@@ -128,7 +132,7 @@ def _start_actors(settings: RuntimeSettings, options: ClusterOptions, session_di
         raise ClusterError(f"The store or the Directory did not answer within {READY_LIMIT:g} s.") from error
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
-    return Cluster(store, directory, session_dir)
+    return Cluster(store, directory)
 
 
 def _reason(error: Exception) -> str:

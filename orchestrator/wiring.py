@@ -116,7 +116,7 @@ class PodParts:
         if not has_limits(spec):
             return None
         if self._limits is None:
-            self._limits = limits_actor.connect(LIMITS, NAMESPACE)
+            self._limits = limits_actor.named_limits(LIMITS, NAMESPACE)
         return self._limits
 
 

@@ -23,11 +23,16 @@ def open_store(url: str) -> AnyStore:
     path = sqlite_path(url)
     if path is None:
         return MemoryStore(wall_clock_ms)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(f"{path.parent} cannot be made: {error.strerror}") from error
+    make_folder(path)
     return SqliteStore(path)
+
+
+def make_folder(store: Path) -> None:
+    """The folder of a store file. Raises `StoreUnavailable`."""
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"{store.parent} cannot be made: {error.strerror}") from error
 
 
 def sqlite_path(url: str) -> Path | None:

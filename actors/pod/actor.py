@@ -131,8 +131,12 @@ class PodActor:
         return os.getpid()
 
     async def place(self) -> dict[str, Json]:
-        """Which process this is: `pid`, `started` (ticks since boot, so that no other is taken for it), and the node."""
+        """Which process this is: `pid`, `started` (ticks since boot, so that no other is taken for it), and the node.
+
+        The first call of all, made while no Pod waits: it also makes what is slow the first time.
+        """
         self._loop = asyncio.get_running_loop()
+        await self._host.warm()
         pid = os.getpid()
         return {"pid": pid, "started": start_time(pid), "node": ray.get_runtime_context().get_node_id()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
 from actors.protocol.live import LiveEvent
 from actors.protocol.model import ModelError
-from session_store.codec import decode_entry
+from session_store.codec import decode_entry, prepare
 from session_store.entries import LogEntry
 from session_store.errors import Refused, StoreUnavailable, UnreadableEntry
-from session_store.requests import Lease, Open, PodLimits, Read
+from session_store.requests import Lease, Open, PodLimits, Query, Read
 from session_store.restore import restore
 
 PARK_LIMIT = 2.0
@@ -61,6 +62,12 @@ class PodHost:
         self.bindings = 0
         self.tainted = ""
         """Why this process should not be used again; empty while it is clean."""
+
+    async def warm(self) -> None:
+        """Reach the store and build the decoders once, before a Pod waits for it."""
+        prepare()
+        with suppress(StoreUnavailable, Refused):  # whoever binds a Pod meets the same and tells
+            await self._parts.store.execute(Query(ids=("-",), limit=1))
 
     async def bind(self, session: str, directory_epoch: int, replaces: int | None) -> Bound:
         """Take the session's next epoch, restore it and run it; returns once the Pod has settled."""

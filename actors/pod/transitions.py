@@ -27,13 +27,12 @@ class Phase(StrEnum):
     """Done: fenced, parked or ended. Every stimulus is ignored."""
 
 
-_ANYTHING_NEXT = frozenset(
-    {Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING, Phase.STALLED, Phase.GONE}
-)
+_ANYTHING_NEXT = frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING, Phase.GONE})
 _FENCED = frozenset({Phase.GONE})
 
 TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.NEW, s.Opened): _ANYTHING_NEXT,
+    (Phase.NEW, s.LeaseLost): _FENCED,
     (Phase.RESTING, s.MessagesArrived): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING}),
     (Phase.RESTING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
@@ -46,7 +45,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.COMMITTING, s.ParkingAsked): frozenset({Phase.COMMITTING}),
     (Phase.COMMITTING, s.LeaseLost): _FENCED,
     (Phase.REQUESTING, s.MessagesArrived): frozenset({Phase.REQUESTING}),
-    (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
+    (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING}),
     (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
     (Phase.REQUESTING, s.RequestAborted): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
     (Phase.REQUESTING, s.DeadlinePassed): frozenset({Phase.REQUESTING}),
@@ -54,7 +53,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.REQUESTING, s.LeaseLost): _FENCED,
     (Phase.CALLING, s.MessagesArrived): frozenset({Phase.CALLING}),
     (Phase.CALLING, s.CallsFinished): frozenset({Phase.CALLING, Phase.COMMITTING}),
-    (Phase.CALLING, s.Appended): frozenset({Phase.CALLING, Phase.COMMITTING, Phase.REQUESTING, Phase.GONE}),
+    (Phase.CALLING, s.Appended): frozenset({Phase.CALLING, Phase.COMMITTING}),
     (Phase.CALLING, s.AppendRefused): _FENCED,
     (Phase.CALLING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
     (Phase.CALLING, s.DeadlinePassed): frozenset({Phase.CALLING}),
@@ -62,12 +61,13 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.CALLING, s.LeaseLost): _FENCED,
     (Phase.STALLED, s.MessagesArrived): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.CallsFinished): frozenset({Phase.STALLED}),
-    (Phase.STALLED, s.RetryDue): _ANYTHING_NEXT,
+    (Phase.STALLED, s.RetryDue): frozenset({Phase.STALLED, Phase.COMMITTING}),
     (Phase.STALLED, s.DeadlinePassed): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.LeaseLost): _FENCED,
     (Phase.RELEASING, s.MessagesArrived): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.ParkingAsked): frozenset({Phase.RELEASING}),
+    (Phase.RELEASING, s.DeadlinePassed): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.Released): frozenset({Phase.GONE}),
     (Phase.RELEASING, s.ReleaseRefused): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.GONE}),
     (Phase.RELEASING, s.LeaseLost): _FENCED,

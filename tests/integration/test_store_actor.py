@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 
 from session_store.actor import SessionStoreActor, StoreOptions, start_store
-from session_store.errors import ConditionFailed, StaleEpoch, StoreUnavailable, UnknownSession
-from session_store.lock import LockHeld, holder_of
+from session_store.backends.sqlite import SqliteStore
+from session_store.errors import ConditionFailed, NewerSchema, StaleEpoch, StoreUnavailable, UnknownSession
+from session_store.lock import holder_of
 from session_store.ray_client import BlockingRayStore, RayStore, named_store
 from session_store.requests import Append, Follow, Open, Pending, Query, Read
+from session_store.wire_codec import decode_reply, encode_request
 from tests.support.store import Owner, create, deliver, log, message, row, running, text
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -134,9 +137,32 @@ def test_one_process_holds_the_file(actor: Any, store: BlockingRayStore, tmp_pat
     holder = holder_of(tmp_path / "pods" / "store.lock")
     assert holder is not None
     assert holder.pid == pid
-    with pytest.raises(LockHeld) as held:
-        SessionStoreActor(f"sqlite://{tmp_path}/pods/store.db", lock_wait=0.1)
-    assert held.value.holder == holder
+    url = f"sqlite://{tmp_path}/pods/store.db"
+    second = SessionStoreActor(url, lock_wait=0.1)
+    with pytest.raises(StoreUnavailable, match=f"held by process {pid}"):
+        decode_reply(second.write(encode_request(Open("s", 0))))
+    assert store.execute(Read("s")).head == 1
+
+
+def test_a_store_that_cannot_be_opened_says_why_and_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    actor = SessionStoreActor(f"sqlite://{path}", lock_wait=0.1)
+    for _ in range(2):
+        with pytest.raises(NewerSchema):
+            decode_reply(actor.read(encode_request(Query())))
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+    time.sleep(1.1)
+    assert decode_reply(actor.read(encode_request(Query()))).rows == ()
+
+
+@pytest.mark.parametrize("url", ["sqlite:store.db", "sqlite:///", "mysql://x", "", "sqlite:///proc/nowhere/store.db"])
+def test_a_bad_url_is_told_to_every_caller(url: str) -> None:
+    with pytest.raises(StoreUnavailable):
+        decode_reply(SessionStoreActor(url).read(encode_request(Query())))
 
 
 def test_a_store_that_does_not_answer_is_told_within_the_limit(tmp_path: Path) -> None:

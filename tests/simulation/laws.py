@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import deepcopy
+from itertools import pairwise
 from typing import Any
 
 from session_store.entries import (
@@ -57,7 +58,7 @@ def _log(reference: Reference) -> None:
     restored = restore(entries)
     if restored.history != reference.history or restored.status != reference.fold:
         raise LawBroken("restore differs from the step-by-step fold")
-    if any(a.ts > b.ts for a, b in zip(entries, entries[1:], strict=False)):
+    if any(a.ts > b.ts for a, b in pairwise(entries)):
         raise LawBroken("time goes back in the log")
     open_run = None
     for entry in entries:

@@ -13,16 +13,36 @@ if TYPE_CHECKING:
     from tests.simulation.pod import Incarnation
 
 
+REPLIES = {
+    "calls": 50,
+    "text": 26,
+    "empty": 3,
+    "reasoning": 2,
+    "pause": 2,
+    "length": 2,
+    "refusal": 2,
+    "broken": 5,
+    "failed": 3,
+}
+CALLS = {
+    "Look": 14,
+    "Act": 16,
+    "SpawnPod": 26,
+    "SendToPod": 10,
+    "WaitForPods": 16,
+    "StopPod": 5,
+    "Nope": 2,
+    "garbled": 2,
+}
+
+
 def answer(world: World, pod: Incarnation, request_id: str) -> st.Stimulus:
     """The end of one request: mostly a reply, sometimes a failure."""
     rng = world.rng
     world.model_budget -= 1
     if world.model_budget <= 0 or (world.calm and rng.random() < 0.5):
         return st.ReplyCompleted(request_id, reply((Text(f"Done with {request_id}."),)))
-    kind = rng.choices(
-        ("calls", "text", "empty", "reasoning", "pause", "length", "refusal", "broken", "failed"),
-        (50, 26, 3, 2, 2, 2, 2, 5, 2),
-    )[0]
+    kind = world.pick("reply", REPLIES)
     match kind:
         case "calls":
             items: list[AssistantItem] = [Text("Let me see.")] if rng.random() < 0.3 else []
@@ -55,10 +75,9 @@ def call(world: World, pod: Incarnation, n: int) -> ToolCall:
     """One call. Ids repeat at times; pods are those the history tells of."""
     rng, known = world.rng, list(pod.machine.state.facts.children)
     call_id = rng.choice(("same", f"call-{n}"))
-    kind = rng.choices(
-        ("Look", "Act", "SpawnPod", "SendToPod", "WaitForPods", "StopPod", "Nope", "garbled"),
-        (14, 16, 26, 10 if known else 0, 16, 5 if known else 0, 2, 2),
-    )[0]
+    kind = world.pick("call", CALLS)
+    if kind in ("SendToPod", "StopPod") and not known:
+        kind = "SpawnPod"
     match kind:
         case "garbled":
             return ToolCall(call_id, "Act", None, '{"x', "the arguments are not a JSON object")

@@ -9,6 +9,19 @@ from session_store.requests import Annotate, Deliver, Expect
 from tests.simulation.directory import Directory
 from tests.simulation.world import World, prompt
 
+ACTS = {
+    "root": 6,
+    "prompt": 24,
+    "notify": 14,
+    "pause": 10,
+    "resume": 12,
+    "cancel": 14,
+    "stop": 6,
+    "again": 8,
+    "annotate": 6,
+}
+FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
+
 
 class People:
     def __init__(self, world: World, directory: Directory) -> None:
@@ -32,10 +45,7 @@ class People:
         self.acts_left -= 1
         world, rng = self.world, self.world.rng
         session = rng.choice(world.sessions)
-        kind = rng.choices(
-            ("root", "prompt", "notify", "pause", "resume", "cancel", "stop", "again", "annotate"),
-            (6, 24, 14, 10, 10, 14, 6, 8, 6),
-        )[0]
+        kind = world.pick("act", ACTS)
         world.say(f"person: {kind} {world.references[session].history.config.get('name')}")
         match kind:
             case "root":
@@ -72,7 +82,7 @@ class People:
         """Something dies, or is believed dead, or is parked."""
         self.faults_left -= 1
         alive = [p for p in self.directory.processes if p.alive]
-        kind = self.world.rng.choices(("crash", "replace", "directory", "crash all"), (60, 30, 8, 2))[0]
+        kind = self.world.pick("fault", FAULTS)
         self.world.say(f"fault: {kind}")
         if kind == "directory":
             self.directory.restart()

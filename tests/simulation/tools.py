@@ -1,4 +1,4 @@
-"""The tools of a simulated Pod: generators that yield the ms until they go on. Effects of ours are keyed by the call."""
+"""The tools of a simulated Pod: generators that yield the ms until they go on. Our own are keyed by their call."""
 
 from __future__ import annotations
 

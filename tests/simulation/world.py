@@ -93,9 +93,18 @@ class World:
         self.sessions: list[str] = []
         self.pod_limits = PodLimits(3, self.rng.choice((2, 4)), self.rng.choice((8, 20)))
         self._tokens = 0
+        self._tastes: dict[str, list[int]] = {}
         self.hint: Callable[[tuple[str, ...]], None] = lambda _: None
         self.before_append: Callable[[Append], None] = lambda _: None
         self.after_append: Callable[[Append], None] = lambda _: None
+
+    def pick(self, what: str, weights: dict[str, int]) -> str:
+        """One of the kinds. Each seed has a taste of its own: it does without some kinds and is fond of others."""
+        taste = self._tastes.get(what)
+        if taste is None:
+            taste = [w * self.rng.choice((0, 1, 1, 1, 5)) for w in weights.values()]
+            self._tastes[what] = taste = taste if any(taste) else list(weights.values())
+        return self.rng.choices(list(weights), taste)[0]
 
     # --- the schedule ---
 
