@@ -89,10 +89,6 @@ def _python() -> Iterator[Finding]:
         yield Finding("ray", "ok", importlib.metadata.version("ray"))
     except importlib.metadata.PackageNotFoundError:
         yield Finding("ray", "wrong", "not installed", "install polypod's requirements (make demo does it)")
-    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
-        yield Finding(
-            "bytecode", "note", "PYTHONDONTWRITEBYTECODE is set", "unset it: every process of Ray starts 1 s later"
-        )
 
 
 def _machine(home: Home) -> Iterator[Finding]:

@@ -66,6 +66,8 @@ def call_words(call: Entry, width: int) -> str:
     arguments = call.get("arguments")
     if not isinstance(arguments, dict):
         return one_line(f"{name} {call.get('raw') or ''}", width)
+    if name == "SpawnPod" and arguments.get("name"):
+        return one_line(f"{name} {arguments['name']}: {arguments.get('task')}", width)
     telling = [k for k in _ARGUMENTS if k in arguments] or list(arguments)
     if not telling:
         return one_line(name, width)
