@@ -55,7 +55,7 @@ class LiveBatch:
 
 
 class ControlPlaneError(Exception):
-    """A request the control plane refuses. `code` is that of the HTTP problem (`invalid`, `limit`, `not-found`, …)."""
+    """A request the control plane refuses. `code` as in the problems of the HTTP seam (`invalid`, `limit`, …)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

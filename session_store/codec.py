@@ -65,6 +65,12 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
     return adapter
 
 
+def prepare() -> None:
+    """Build the validators of all entries now: the first entry of each kind is slow otherwise."""
+    for cls in ENTRY_TYPES.values():
+        _adapter(cls)
+
+
 def from_plain(cls: type[T], plain: Json) -> T:
     """The inverse of `to_plain`. Raises `pydantic.ValidationError` when the shape is wrong."""
     value: T = _adapter(cls).validate_python(plain)

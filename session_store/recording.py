@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from session_store.codec import encode_entry
 from session_store.entries import LogEntry, Question, QuestionClosed, Rewound, SystemItems
 from session_store.errors import ConditionFailed
 from session_store.messages import Message
-from session_store.requests import StoredEntry
+from session_store.requests import Append, StoredEntry
 from session_store.state import MessagePlace, QuestionRecord, SessionState
 from session_store.tables import Tables
 
 
-def prepare(head: int, entries: Sequence[LogEntry], ts: int) -> tuple[list[StoredEntry], list[LogEntry]]:
+@dataclass(frozen=True, slots=True)
+class EncodedAppend(Append):
+    """An append that came over a wire: `bodies` are its entries as they will be stored, which spares encoding anew."""
+
+    bodies: tuple[bytes, ...] = ()
+
+
+def prepare(
+    head: int, entries: Sequence[LogEntry], ts: int, bodies: Sequence[bytes] = ()
+) -> tuple[list[StoredEntry], list[LogEntry]]:
     """The entries as they will be stored after `head`, and as values with their seq. Refuses what msgpack cannot."""
     try:
-        rows = [StoredEntry(seq, ts, encode_entry(e)) for seq, e in enumerate(entries, head + 1)]
+        encoded = bodies or [encode_entry(e) for e in entries]
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ConditionFailed(f"an entry cannot be stored: {error}", reason="invalid") from error
+    rows = [StoredEntry(seq, ts, body) for seq, body in enumerate(encoded, head + 1)]
     return rows, [replace(e, seq=seq, ts=ts) for seq, e in enumerate(entries, head + 1)]
 
 

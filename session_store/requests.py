@@ -168,10 +168,9 @@ class Append(Request[Appended]):
 
     `expected_head` = n holds when no entry after n other than annotations exists. `concluded` True gives back the
     Pod's place and write scope with this commit, unless an unconsumed prompt remains in its inbox. `cascade` delivers
-    `stop` (to undetached children that are not ended) or `cancel` (to those of them that are open or at work, and past
-    the others to what is below) as listed in this very transaction, with `body.cascade = true`. Idempotent by
-    `batch_id` (the last one per session is kept). Refused: `stale_epoch`, `head_moved`, `condition_failed` (`conflict`:
-    consumed before; `invalid`).
+    `cancel` (to undetached children that are open or at work, and past those that are neither to what is below them) or
+    `stop` (to undetached children that are not ended), as listed in this very transaction, with `body.cascade = true`.
+    Idempotent by `batch_id` (the last one). Refused: `stale_epoch`, `head_moved`, `conflict`, `invalid`.
     """
 
     session: str

@@ -7,7 +7,7 @@ cannot differ. Domains are unknown here: `extensions` is the raw list.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from session_store.entries import (
     AssistantItems,
@@ -137,6 +137,7 @@ class History:
         index = result.index
         if result.call_seq != message.seq:
             index = self._index_by_call_id(result.call_id)
+            result = replace(result, call_seq=message.seq, index=index)
         if not 0 <= index < len(message.calls) or index in self.open_results:
             return
         self.open_results[index] = result

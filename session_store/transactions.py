@@ -13,7 +13,7 @@ from session_store.delivery import cascade, deliver_free, deliver_own, queue
 from session_store.entries import Invoke, LogEntry
 from session_store.errors import ConditionFailed
 from session_store.importing import import_session
-from session_store.recording import prepare, record, take_out
+from session_store.recording import EncodedAppend, prepare, record, take_out
 from session_store.requests import (
     Annotate,
     Annotated,
@@ -140,7 +140,8 @@ def _append(tables: Tables, request: Append, now: int) -> Appended:
         return _answer(state, request)
     rules.check_head(state, request)
     taken = rules.consumed(state, request)
-    rows, entries = prepare(state.head, request.entries, max(now, state.fold.updated_at))
+    bodies = request.bodies if isinstance(request, EncodedAppend) else ()
+    rows, entries = prepare(state.head, request.entries, max(now, state.fold.updated_at), bodies)
 
     first = state.head + 1 if rows else 0
     state.untouched = False

@@ -20,7 +20,10 @@ from session_store.entries import (
     UserInput,
 )
 from session_store.items import Json, SystemItem, ToolResult
-from session_store.status import CONTINUING, concludes, event_seq
+from session_store.status import CONTINUING, GIVEN_UP, concludes, event_seq
+
+NOT_THE_MODELS = frozenset({GIVEN_UP, "store_unavailable"})
+"""Errors of a run that are not those of a request."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class PodFacts:
     parent_id: str | None = None
     requests: int = 0
     """Requests of the session with committed items."""
+    failed: int = 0
+    """Runs that ended because a request failed for good, with nothing of it kept."""
     run_requests: int = 0
     run_tokens: int = 0
     run_started: int = 0
@@ -60,6 +65,7 @@ class PodFacts:
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
     _last_request: str = ""
+    _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
     _paused_at: int | None = None
     _rests_unfinished: bool = False
@@ -97,6 +103,11 @@ class PodFacts:
                 pass
 
     @property
+    def next_number(self) -> int:
+        """The next request's number in the session, from 1; a retried one keeps its number, a failed run's is spent."""
+        return self.requests + self.failed + 1
+
+    @property
     def open_children(self) -> int:
         """Undetached children spawned for the parent's work that have not concluded."""
         return sum(1 for c in self.children.values() if c.parents_work and not c.detached and not c.concluded)
@@ -117,6 +128,9 @@ class PodFacts:
             self.children[pod_id].parents_work = True
 
     def _end_run(self, entry: RunEnd) -> None:
+        kept = entry.seq - self._last_reply_seq <= 2  # its items (and usage) stand right before the end
+        if entry.outcome == "errored" and not kept and entry.error and entry.error.type not in NOT_THE_MODELS:
+            self.failed += 1
         self._awaited = frozenset(entry.waits_for or ())
         self._paused_at = entry.ts if entry.outcome == "paused" else None
         self._rests_unfinished = entry.outcome in ("waiting_on_children", "waiting_on_user")
@@ -125,7 +139,7 @@ class PodFacts:
                 child.concluded |= not child.detached
 
     def _count_reply(self, entry: AssistantItems) -> None:
-        self.run_replied = True
+        self.run_replied, self._last_reply_seq = True, entry.seq
         if entry.request_id != self._last_request:
             self._last_request = entry.request_id
             self.requests += 1

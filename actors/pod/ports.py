@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from actors.protocol.config import ModelSpec, PodConfig
@@ -40,7 +40,7 @@ class LeaseGate(Protocol):
 
 
 CallRunner = Callable[
-    [list[tuple[int, ToolCall]], Toolbox, Callable[[int], ToolContext], Callable[[int, ToolOutcome], None]],
+    [Sequence[tuple[int, ToolCall]], Toolbox, Callable[[int], ToolContext], Callable[[int, ToolOutcome], None]],
     Awaitable[None],
 ]
 """Runs the calls of one stage side by side and reports each as it ends (`actors.tools.executor.run_calls`).
@@ -77,7 +77,10 @@ class HostParts(Protocol):
         """Where tool outputs too large for the log go."""
 
     def forbidden(self) -> tuple[str, ...]:
-        """Folders no general tool may write: the store's, the memory's."""
+        """Folders no general tool may write: the memory's."""
+
+    def hidden(self) -> tuple[str, ...]:
+        """Folders no general tool may read or write: the home with the store and its secret."""
 
     async def close(self) -> None: ...
 

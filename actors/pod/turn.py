@@ -175,7 +175,7 @@ class TurnMachine:
     def _send_request(self) -> None:
         self._request = self._next_id("req")
         facts = self.state.facts
-        self._do(do.SendRequest(self._request, facts.requests + 1, facts.run_requests + 1), Phase.REQUESTING)
+        self._do(do.SendRequest(self._request, facts.next_number, facts.run_requests + 1), Phase.REQUESTING)
 
     def _request_over(self) -> None:
         self._request, self._aborting = None, False
@@ -220,7 +220,7 @@ class TurnMachine:
 
     def _request_failed(self, stimulus: st.RequestFailed) -> None:
         kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
-        retriable = stimulus.broken or stimulus.error_type == "empty_reply"
+        retriable = stimulus.broken  # what failed before that, the model has retried itself
         self._broken += retriable
         if self._ordered_to_end():
             self._end_as_ordered(Commit(entries=kept))

@@ -38,7 +38,10 @@ class ToolContext:
 
     `scope` None means the whole workspace, read and write. `seen` maps resolved paths to what was last read of them.
     `output` takes live text (Shell). `spill` is the folder for outputs too large to keep (made on demand).
-    `forbidden` are resolved folders that no general tool may write (store, memory).
+    `forbidden` are resolved folders that no general tool may write (memory, staging); `hidden` are those that none may
+    read either (the home with the store and its secret). `heard` holds the ids of the Pods whose conclusion an earlier
+    WaitForPods result of this log listed or an earlier wait ended on; `read_positions` maps a Pod's id to the seq up to
+    which the last successful ReadPodOutput of this log read it.
     """
 
     key: CallKey
@@ -52,15 +55,20 @@ class ToolContext:
     output: Callable[[str], None]
     spill: Path
     forbidden: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    heard: frozenset[str] = frozenset()
+    read_positions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """What a call came to. `summary` is one line, always kept; `content` is what the model reads (None: the summary).
 
-    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name"}` for a spawn,
+    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name", "detached"}`
+    for a spawn, `{"pod_id", "after"}` for a message to a Pod (the head of its log when it was sent),
     `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids], "mode"}` when the run shall wait,
-    `{"question": {...}}` when it shall ask.
+    `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read": {"pod_id", "to"}}` for a ReadPodOutput,
+    `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
     """
 
     status: ResultStatus
@@ -90,6 +98,23 @@ class Tool(Protocol):
 
 class ToolArgumentError(Exception):
     """Arguments that do not fit, in words for the model."""
+
+
+class ToolGuard(Protocol):
+    """The tool processes of one Pod. The first two may be called from any thread, never block and never fail."""
+
+    def feed_all(self) -> None:
+        """The heartbeat is fresh: every live tool process may go on for another lease."""
+
+    def kill_all(self) -> None:
+        """End every tool process at once (also those being started)."""
+
+    @property
+    def live(self) -> int:
+        """How many tool processes are running or not yet proven dead."""
+
+    async def close(self) -> None:
+        """End them all, wait (bounded) until they are gone, and refuse new ones."""
 
 
 class Toolbox(Protocol):
@@ -123,6 +148,8 @@ class ChildView:
     text: str | None = None
     error: str | None = None
     question: dict[str, Json] | None = None
+    head: int = 0
+    """Head of its log when looked at: events up to it are from before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +185,9 @@ class Children(Protocol):
 
     async def stop(self, key: CallKey, pod: str) -> ChildView:
         """Stop a descendant and what is below it; bounded; returns its final state."""
+
+    async def resolve(self, pod: str) -> str:
+        """The id of a descendant (by id, or by name among the own children)."""
 
     async def list(self, session: str) -> tuple[ChildView, ...]:
         """The children, oldest first."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_store.backends.sqlite_rows import (
-    SELECT_MESSAGES,
+    SELECT_PENDING,
     SELECT_SESSIONS,
     checked_head,
     config_of,
@@ -21,7 +21,7 @@ from session_store.backends.sqlite_rows import (
     session_state,
     unpack_fold,
 )
-from session_store.backends.sqlite_schema import PLACE_BITS, is_damage, open_reader
+from session_store.backends.sqlite_schema import PLACE_BITS, PLACE_MASK, is_damage, open_reader
 from session_store.backends.sqlite_tables import find_message
 from session_store.errors import StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.requests import (
@@ -128,10 +128,8 @@ def _read(db: sqlite3.Connection, request: Read) -> EntryRange:
 
 def _pending(db: sqlite3.Connection, request: Pending) -> PendingMessages:
     no, head = _session_no(db, request.session)
-    found = db.execute(
-        f"{SELECT_MESSAGES} WHERE session = ? AND state = 0 AND place > ? ORDER BY place",
-        (no, (no << PLACE_BITS) + request.after),
-    )
+    base = no << PLACE_BITS
+    found = db.execute(SELECT_PENDING, (base + max(0, request.after), base | PLACE_MASK))
     return PendingMessages(tuple(map(message_of, found)), head)
 
 

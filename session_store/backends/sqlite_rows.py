@@ -19,6 +19,7 @@ from session_store.state import Batch, MessagePlace, SessionState
 from session_store.status import StatusFold
 
 FOLD_VERSION = 1
+"""Goes up with any change of what `StatusFold` says of a log: older copies are then derived from their logs anew."""
 PLACES: tuple[MessagePlace, ...] = ("pending", "consumed", "undeliverable")
 PENDING = PLACES.index("pending")
 
@@ -28,7 +29,10 @@ _COLUMNS = (
     " s.fold, s.open, s.ended, s.status, s.needs_owner, c.config, c.scope"
 )
 SELECT_SESSIONS = f"SELECT {_COLUMNS} FROM sessions s LEFT JOIN configs c ON c.no = s.no"
-SELECT_MESSAGES = "SELECT message_id, kind, sender, body, wake, place, ts FROM messages"
+SELECT_PENDING = (
+    "SELECT message_id, kind, sender, body, wake, place, ts FROM messages"
+    " WHERE place > ? AND place <= ? AND state = 0 ORDER BY place"
+)
 
 
 def pack_fold(fold: StatusFold) -> bytes:
@@ -117,7 +121,7 @@ def session_state(row: tuple[Any, ...], fold: StatusFold, config: dict[str, Json
 
 
 def message_of(row: tuple[Any, ...]) -> Message:
-    """A message from a row of `SELECT_MESSAGES`."""
+    """A message from a row of `SELECT_PENDING`."""
     message_id, kind, sender, body, wake, place, ts = row
     return Message(message_id, kind, sender, unpack(body), bool(wake), place & PLACE_MASK, ts)
 

@@ -10,7 +10,7 @@ from zlib import crc32
 from session_store import rules
 from session_store.backends.sqlite_rows import (
     PLACES,
-    SELECT_MESSAGES,
+    SELECT_PENDING,
     SELECT_SESSIONS,
     checked_head,
     config_of,
@@ -129,7 +129,7 @@ class SqliteTables:
         state = session_state(row, fold, config_of(self._db, row))
         if derived:
             self._derive(state)
-        found = self._db.execute(f"{SELECT_MESSAGES} WHERE session = ? AND state = 0 ORDER BY place", (no,))
+        found = self._db.execute(SELECT_PENDING, (no << PLACE_BITS, no << PLACE_BITS | PLACE_MASK))
         state.inbox = {m.message_id: m for m in map(message_of, found)}
         state.position = max([state.position, *(m.position for m in state.inbox.values())])
         return state
@@ -143,7 +143,7 @@ class SqliteTables:
         epoch = self._db.execute("SELECT max(epoch) FROM entries WHERE place BETWEEN ? AND ?", span).fetchone()[0]
         if epoch > state.epoch:
             state.epoch, state.owned = epoch + 1, False
-        last = self._db.execute("SELECT max(place) FROM messages WHERE place BETWEEN ? AND ?", span).fetchone()[0]
+        last = self._db.execute("SELECT max(place) FROM messages WHERE session = ?", (state.no,)).fetchone()[0]
         state.position = max(state.position, (last or 0) & PLACE_MASK)
 
     def _child_events(self, no: int) -> dict[str, ChildEvent]:
@@ -244,7 +244,7 @@ class SqliteTables:
     def move_messages(self, state: SessionState, messages: Sequence[Message], place: MessagePlace, seq: int) -> None:
         for message in messages:
             self._write(
-                "UPDATE messages SET state = ?, seq = ? WHERE place = ?",
+                "UPDATE messages SET state = ?, seq = ? WHERE place = ? AND state = 0",
                 (PLACES.index(place), seq, state.no << PLACE_BITS | message.position),
             )
 

@@ -1,0 +1,183 @@
+"""Many Pods in one process: opens, restores, runs and lets go of sessions. No Ray; `actor.py` is the shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from actors.pod import stimuli as st
+from actors.pod.children import StoreChildren
+from actors.pod.driver import PodDriver, PodParts
+from actors.pod.facts import PodFacts
+from actors.pod.instructions import Quit
+from actors.pod.ports import HostParts
+from actors.pod.turn import TurnMachine
+from actors.protocol.config import PodConfig
+from actors.protocol.live import LiveEvent
+from actors.protocol.model import ModelError
+from session_store.codec import decode_entry, prepare
+from session_store.entries import LogEntry
+from session_store.errors import Refused, StoreUnavailable, UnreadableEntry
+from session_store.requests import Lease, Open, PodLimits, Query, Read
+from session_store.restore import restore
+
+PARK_LIMIT = 2.0
+"""Seconds an unbind may take before the actor counts as unclean (DESIGN §4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bind's answer: the epoch taken, or why not (`code` of a refusal, or `settings`, `store`)."""
+
+    epoch: int = 0
+    code: str = ""
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One session this host runs. `resting`: seconds at rest so far, None while at work."""
+
+    session: str
+    epoch: int
+    resting: float | None
+
+
+class PodHost:
+    """All that a Pod owns hangs on its driver; nothing process-wide is touched."""
+
+    def __init__(self, parts: HostParts) -> None:
+        self._parts = parts
+        self._drivers: dict[str, PodDriver] = {}
+        self._runs: dict[str, asyncio.Task[None]] = {}
+        self.bindings = 0
+        self.tainted = ""
+        """Why this process should not be used again; empty while it is clean."""
+
+    async def warm(self) -> None:
+        """Reach the store and build the decoders once, before a Pod waits for it."""
+        prepare()
+        with suppress(StoreUnavailable, Refused):  # whoever binds a Pod meets the same and tells
+            await self._parts.store.execute(Query(ids=("-",), limit=1))
+
+    async def bind(self, session: str, directory_epoch: int, replaces: int | None) -> Bound:
+        """Take the session's next epoch, restore it and run it; returns once the Pod has settled."""
+        self.bindings += 1
+        try:
+            lease = await self._parts.store.execute(Open(session, directory_epoch, replaces))
+            driver = await self._restore(lease)
+        except Refused as error:
+            return Bound(code=error.code, message=error.message)
+        except StoreUnavailable as error:
+            return Bound(code="store", message=str(error))
+        except UnreadableEntry as error:
+            return Bound(code="store_damaged", message=str(error))
+        except ModelError as error:
+            return Bound(code="settings", message=error.message)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            return Bound(code="store_damaged", message=f"the config is malformed at {first['loc']}: {first['msg']}")
+        self._drivers[session] = driver
+        self._runs[session] = asyncio.create_task(self._run(session, driver))
+        await asyncio.shield(driver.settled)
+        return Bound(lease.epoch)
+
+    async def unbind(self, session: str) -> tuple[bool, str]:
+        """Ask the Pod to give its lease up. (parked?, why not)"""
+        driver, run = self._drivers.get(session), self._runs.get(session)
+        if driver is None or run is None:
+            return True, ""
+        driver.post(st.ParkingAsked())
+        for _ in range(2):
+            done, _pending = await asyncio.wait([run], timeout=PARK_LIMIT / 2)
+            if done:
+                return True, ""
+            if driver.resting_since is None:
+                return False, "at work"
+        return False, "not clean"
+
+    async def drop(self, session: str, reason: str) -> None:
+        """Stop the session here at once, tool processes first; the store is not asked."""
+        driver, run = self._drivers.get(session), self._runs.get(session)
+        if driver is not None and run is not None:
+            driver.lose(reason)
+            await asyncio.wait([run], timeout=PARK_LIMIT)
+
+    def hint(self, sessions: Iterable[str]) -> list[str]:
+        """Have these look at their inboxes; returns those not held here."""
+        strangers = []
+        for session in sessions:
+            driver = self._drivers.get(session)
+            if driver is None:
+                strangers.append(session)
+            else:
+                driver.hint()
+        return strangers
+
+    async def watch(self, session: str, cursor: int, wait: float) -> tuple[int, int, tuple[LiveEvent, ...]]:
+        """(generation, cursor, live events after `cursor`), waiting up to `wait` s; generation 0: not held here."""
+        driver = self._drivers.get(session)
+        if driver is None:
+            return 0, 0, ()
+        await driver.live.wait(cursor, wait)
+        reached, events = driver.live.since(cursor)
+        return driver.machine.state.who.generation, reached, events
+
+    def held(self) -> list[Held]:
+        now = self._parts.clock.monotonic()
+        return [
+            Held(s, d.machine.state.who.generation, None if d.resting_since is None else now - d.resting_since)
+            for s, d in list(self._drivers.items())  # one step: the heartbeat thread looks too
+        ]
+
+    async def close(self) -> None:
+        for session in list(self._drivers):
+            await self.drop(session, "the actor ends")
+        await self._parts.close()
+
+    async def _restore(self, lease: Lease) -> PodDriver:
+        entries = await self._log(lease.session)
+        state = restore(entries)
+        config = PodConfig.read(state.history.config)
+        facts = PodFacts(config.parent_id)
+        for entry in entries:
+            facts.apply(entry)
+        limits = PodLimits(config.max_depth, config.max_children)
+        children = StoreChildren(lease.session, self._parts.store, self._parts.directory, limits)
+        toolbox = self._parts.toolbox(config, children)
+        parts = PodParts(
+            self._parts.model(config.model),
+            toolbox,
+            Path(config.workspace),
+            Path(self._parts.spill_folder(lease.session)),
+            tuple(Path(p) for p in self._parts.forbidden()),
+            tuple(Path(p) for p in self._parts.hidden()),
+        )
+        return PodDriver(TurnMachine(config, state, facts, lease, toolbox.idempotent), self._parts, parts)
+
+    async def _log(self, session: str) -> list[LogEntry]:
+        found = await self._parts.store.execute(Read(session))
+        return [decode_entry(e.body, e.seq, e.ts) for e in found.entries]
+
+    async def _run(self, session: str, driver: PodDriver) -> None:
+        quit_order = Quit("fenced", "the Pod's shell failed")
+        try:
+            quit_order = await driver.run()
+        except Exception as error:  # our own defect: this process is not to be trusted any more
+            self.tainted = f"{type(error).__name__}: {error}"
+        finally:
+            if not driver.settled.done():
+                driver.settled.set_result(None)
+            if self._drivers.get(session) is driver:
+                del self._drivers[session], self._runs[session]
+            epoch = driver.machine.state.who.generation
+            await self._parts.directory.left(session, epoch, "tainted" if self.tainted else quit_order.reason)

@@ -1,0 +1,100 @@
+"""Runs the calls of one reply: side by side, those on the same resource in call order, each answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from actors.protocol.tools import FileSeen, Toolbox, ToolContext, ToolOutcome
+from session_store.items import ToolCall
+
+AT_ONCE = 8
+LAST = frozenset({"WaitForPods"})
+"""Tools that are looked at after all other calls of their reply."""
+INTERRUPTED = ToolOutcome(
+    "interrupted",
+    "interrupted: the call was cut off",
+    "The call was interrupted before it was done. What it had done by then stays done; what, is not known.",
+)
+NOT_RUN = ToolOutcome("not_run", "not run: the run was cut off before it", "The call was not run.")
+
+Calls = Sequence[tuple[int, ToolCall]]
+ContextFor = Callable[[int], ToolContext]
+OnDone = Callable[[int, ToolOutcome], None]
+
+
+async def run_calls(
+    calls: Calls, toolbox: Toolbox, context_for: ContextFor, on_done: OnDone, *, at_once: int = AT_ONCE
+) -> None:
+    """Run calls of one reply, each with its index in it, in call order, and report each as it is done.
+
+    Those that are denied or put off are simply not among them. `context_for` gives the context of a call as it starts;
+    what earlier calls of the reply read and wrote is added to `seen` here. When cancelled, every call that is not done
+    is ended (its processes first) and reported, `interrupted` or (not yet started) `not_run`; then the cancel goes on.
+    `on_done` is called once per call, on the loop, and must not raise.
+    """
+    await _Reply(toolbox, context_for, on_done, asyncio.Semaphore(at_once)).run(calls)
+
+
+class _Reply:
+    def __init__(self, toolbox: Toolbox, context_for: ContextFor, on_done: OnDone, slots: asyncio.Semaphore) -> None:
+        self._toolbox = toolbox
+        self._context_for = context_for
+        self._on_done = on_done
+        self._slots = slots
+        self._seen: dict[str, FileSeen] = {}
+        self._started: set[int] = set()
+        self._answered: set[int] = set()
+
+    async def run(self, calls: Calls) -> None:
+        try:
+            await self._side_by_side([(i, call) for i, call in calls if call.name not in LAST])
+            await self._side_by_side([(i, call) for i, call in calls if call.name in LAST])
+        finally:
+            # Also when cancelled: the history shall say of each call what became of it.
+            for index, _ in calls:
+                self._report(index, INTERRUPTED if index in self._started else NOT_RUN)
+
+    async def _side_by_side(self, calls: Calls) -> None:
+        before: dict[str, asyncio.Task[None]] = {}
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for index, call in calls:
+                resource = self._toolbox.resource(call, self._context_for(index))
+                task = asyncio.ensure_future(self._one(index, call, before.get(resource) if resource else None))
+                tasks.append(task)
+                if resource:
+                    before[resource] = task
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for end in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(end, Exception):
+                    raise end
+
+    async def _one(self, index: int, call: ToolCall, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait({after})
+        async with self._slots:
+            self._started.add(index)
+            outcome = await self._toolbox.run(call, self._knowing(self._context_for(index)))
+            self._note(outcome.data)
+            self._report(index, outcome)
+
+    def _knowing(self, context: ToolContext) -> ToolContext:
+        return replace(context, seen={**context.seen, **self._seen}) if self._seen else context
+
+    def _note(self, data: Mapping[str, object] | None) -> None:
+        match (data or {}).get("file"):
+            case {"path": str(path), "digest": str(digest)}:
+                self._seen[path] = FileSeen(path, digest)
+            case _:
+                pass
+
+    def _report(self, index: int, outcome: ToolOutcome) -> None:
+        if index not in self._answered:
+            self._answered.add(index)
+            self._on_done(index, outcome)

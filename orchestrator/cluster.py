@@ -1,0 +1,180 @@
+"""A Ray of one's own on this machine, with polypod's actors in it: what an embedded `run` and `serve` start.
+
+Importing this module does not import Ray: Ray reads part of its environment while it is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.runtime import RuntimeSettings
+
+if TYPE_CHECKING:
+    from orchestrator.client import RayControlPlane
+
+OBJECT_STORE = 80 << 20
+"""Bytes. Nothing of ours goes through Ray's object store; this is about the least that Ray takes."""
+READY_LIMIT = 60.0
+CLOSE_LIMIT = 10.0
+PRELOADED = ("orchestrator.wiring", "ray._common.pydantic_compat", "ray._private.arrow_serialization")
+"""Imported by Ray's workers before they are given an actor, so that an actor starts in a third of the time."""
+WORKERS_AHEAD = 2
+"""Worker processes that Ray starts ahead beside the warm pool: for the store and for the Directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """`home` holds the store and the outputs too large for the log. `roots`: the trees to go on with (None: all)."""
+
+    home: Path
+    store_url: str
+    roots: frozenset[str] | None = None
+
+
+class ClusterError(Exception):
+    """The cluster did not come up; says what did not, and why."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `seconds`: its start, by
+    step."""
+
+    store_handle: Any
+    directory: Any
+    session_dir: Path | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    _closed: bool = False
+
+    def control_plane(self) -> RayControlPlane:
+        """A client for the event loop that asks for it."""
+        from orchestrator.client import RayControlPlane  # lazy: Ray, see above
+        from session_store.ray_client import RayStore, named_store  # lazy: Ray, see above
+
+        return RayControlPlane(RayStore(named_store()))
+
+    def close(self) -> None:
+        """End every process of a Ray that was started here, within `CLOSE_LIMIT` s. Running Pods go on from their logs
+        next time."""
+        if self._closed or self.session_dir is None:
+            return
+        self._closed = True
+        import ray  # lazy: Ray, see above
+
+        ending = threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True)
+        ending.start()
+        ending.join(CLOSE_LIMIT)
+        shutil.rmtree(self.session_dir, ignore_errors=True)
+
+
+def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
+    """Start Ray, the store, the limits (if a model has any) and the Directory; returns when they answer.
+
+    Blocks for some seconds. Raises `ClusterError`; nothing is left running then.
+    """
+    began = time.monotonic()
+    with _ray_environment():
+        import ray  # lazy: Ray, see above
+
+        workers = WORKERS_AHEAD + settings.directory.warm_pool
+        try:
+            context = ray.init(
+                address="local",
+                namespace="polypod",
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=OBJECT_STORE,
+            )
+        except Exception as error:
+            raise ClusterError(f"Ray did not start: {error}") from error
+    up = time.monotonic()
+    try:
+        cluster = start_actors(settings, options)
+    except BaseException:
+        ray.shutdown()
+        raise
+    cluster.session_dir = Path(context.address_info["session_dir"])
+    cluster.seconds = {"ray": up - began, "actors": time.monotonic() - up}
+    return cluster
+
+
+def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
+    """The same on a Ray that this process is connected to; what runs already is joined. Raises `ClusterError`."""
+    import ray  # lazy: Ray, see above
+    from ray.exceptions import GetTimeoutError, RayError  # lazy: Ray, see above
+
+    from actors.models import limits_actor  # lazy: Ray, see above
+    from actors.pod.actor import NAMESPACE  # lazy: Ray, see above
+    from orchestrator.directory.actor import start_directory  # lazy: Ray, see above
+    from orchestrator.wiring import LIMITS, directory_setup, has_limits  # lazy: Ray, see above
+    from session_store.actor import start_store  # lazy: Ray, see above
+
+    store = start_store(options.store_url)
+    if any(has_limits(model) for model in settings.models.values()):
+        limits_actor.start_limits(LIMITS, NAMESPACE)
+    directory = start_directory(directory_setup(settings, options.home, options.roots))
+    try:
+        ray.get(store.ping.remote(), timeout=READY_LIMIT)
+        ray.get(directory.ready.remote(), timeout=READY_LIMIT)
+    except GetTimeoutError as error:
+        raise ClusterError(f"The store or the Directory did not answer within {READY_LIMIT:g} s.") from error
+    except RayError as error:
+        raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
+    return Cluster(store, directory)
+
+
+def _reason(error: Exception) -> str:
+    """What the actor itself said, without Ray's account of where it was."""
+    cause = getattr(error, "cause", None)
+    if cause is not None:
+        return str(cause)
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+@contextmanager
+def _ray_environment() -> Iterator[None]:
+    """What Ray and its workers must find in their environment; put back afterwards."""
+    wanted: dict[str, str | None] = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",  # what Ray says of a dead worker is not for the terminal of a run
+        "RAY_preload_python_modules": ",".join(PRELOADED),
+        "PYTHONDONTWRITEBYTECODE": None,  # without bytecode every process starts a second later
+        "PYTHONPATH": _python_path(),
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment(wanted)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _python_path() -> str | None:
+    """So that workers find these packages also when they are not installed."""
+    known = os.environ.get("PYTHONPATH")
+    here = str(Path(__file__).resolve().parent.parent)
+    if here == sysconfig.get_paths()["purelib"] or here in (known or "").split(os.pathsep):
+        return known
+    return os.pathsep.join(filter(None, (here, known)))
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

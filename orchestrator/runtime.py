@@ -1,0 +1,54 @@
+"""Settings as the control plane uses them: resolved values, no file and no environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from actors.protocol.config import ModelSpec
+from orchestrator.directory.settings import DirectorySettings
+from session_store.items import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a Pod as a profile or an order gives them; None says nothing.
+
+    `requests, tokens, seconds` are of one run; `depth` counts levels below the Pod, `children` its open children.
+    """
+
+    requests: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    depth: int | None = None
+    children: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all that the planning face allows.
+
+    `system_prompt` None: the built-in one. `workspace` None: that of the caller or of the owner.
+    """
+
+    name: str
+    model: str | None = None
+    system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    planning: Literal["tasks", "todo", "none"] = "none"
+    workspace: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    permissions: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """`default_model` is the model of profiles that name none (None: there is none). Folders are absolute."""
+
+    models: Mapping[str, ModelSpec]
+    profiles: Mapping[str, ProfileSpec]
+    directory: DirectorySettings
+    workspace: str
+    memory_root: str
+    default_model: str | None = None

@@ -1,0 +1,180 @@
+"""Binds ports to real parts: what a Pod process is made of, and what the Directory is. The one place that knows all."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from actors.models import limits_actor
+from actors.models.limits_client import Limits
+from actors.models.registry import build_model
+from actors.pod.actor import NAMESPACE, PodActorSetup, Shell
+from actors.pod.heartbeat import Rhythm
+from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
+from actors.protocol.config import ModelSpec, PodConfig
+from actors.protocol.ids import Clock
+from actors.protocol.model import Model, ModelError
+from actors.protocol.tools import Children, Toolbox
+from actors.tools.executor import run_calls
+from actors.tools.guard import GuardPool
+from actors.tools.registry import UnknownTools, build_toolbox
+from orchestrator.directory.actor import NAME as DIRECTORY
+from orchestrator.directory.actor import DirectorySetup
+from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.presence import be_present, nobody_present
+from orchestrator.runtime import RuntimeSettings
+from orchestrator.system import SystemClock, SystemIds
+from session_store.codec import pack, to_plain
+from session_store.entries import ToolSpec
+from session_store.ray_client import RayStore, named_store
+from session_store.requests import AsyncStore
+
+LIMITS = "limits"
+DIRECTORY_STORE_LIMIT = 5.0
+"""Seconds the Directory waits for one answer of the store; it asks again by itself."""
+
+
+class PodParts:
+    """Implements `HostParts` for one actor process. `home` None: folders of the home are on no shared disk."""
+
+    def __init__(self, shell: Shell, settings: RuntimeSettings, home: Path) -> None:
+        self._shell = shell
+        self._lease = settings.directory.lease
+        self._memory = settings.memory_root
+        self._home = home
+        self._models: dict[bytes, Model] = {}
+        self._guards: list[weakref.ref[GuardPool]] = []
+        self._lock = threading.Lock()
+        self._limits: Limits | None = None
+        self._store = RayStore(named_store())
+        self._presence = be_present(home)
+
+    @property
+    def store(self) -> AsyncStore:
+        return self._store
+
+    @property
+    def directory(self) -> DirectoryPort:
+        return self._shell.directory
+
+    @property
+    def clock(self) -> Clock:
+        return self._shell.clock
+
+    @property
+    def gate(self) -> LeaseGate:
+        return self._shell.gate
+
+    @property
+    def run_calls(self) -> CallRunner:
+        return run_calls
+
+    def model(self, spec: ModelSpec) -> Model:
+        key = pack(to_plain(spec))
+        if key not in self._models:
+            self._models[key] = build_model(spec, os.environ, self._limits_for(spec))
+        return self._models[key]
+
+    def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
+        guard = GuardPool(lease=self._lease)
+        with self._lock:
+            self._guards = [r for r in self._guards if r() is not None]
+            self._guards.append(weakref.ref(guard))
+        try:
+            return build_toolbox(config.tools, children, guard)
+        except UnknownTools as error:  # made by another version: this one cannot run it
+            raise ModelError("settings", f"{error}: this polypod does not have them") from error
+
+    def spill_folder(self, session: str) -> str:
+        return str(self._home / "spill" / session)
+
+    def forbidden(self) -> tuple[str, ...]:
+        return (self._memory,)
+
+    def hidden(self) -> tuple[str, ...]:
+        return (str(self._home),)
+
+    def feed_guards(self) -> None:
+        """Called on the heartbeat thread."""
+        with self._lock:
+            guards = [g for r in self._guards if (g := r()) is not None]
+        for guard in guards:
+            guard.feed_all()
+
+    async def close(self) -> None:
+        for model in self._models.values():
+            await model.close()
+        os.close(self._presence)
+
+    def _limits_for(self, spec: ModelSpec) -> Limits | None:
+        if not has_limits(spec):
+            return None
+        if self._limits is None:
+            self._limits = limits_actor.named_limits(LIMITS, NAMESPACE)
+        return self._limits
+
+
+@dataclass(frozen=True, slots=True)
+class PartsFactory:
+    """Makes the parts inside the actor's process; travels there by pickle."""
+
+    settings: RuntimeSettings
+    home: Path
+
+    def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
+        parts = PodParts(shell, self.settings, self.home)
+        tool_specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, now that no Pod waits
+        return parts, parts.feed_guards
+
+
+def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:
+    """All that the Directory is made of. `roots` None: every tree of the home goes on."""
+    directory = settings.directory
+    pods = PodActorSetup(
+        directory=DIRECTORY,
+        rhythm=Rhythm(directory.heartbeat, directory.lease),
+        clock=SystemClock(),
+        factory=PartsFactory(settings, home),
+        call_limit=2 * directory.spawn_timeout,
+    )
+    return DirectorySetup(
+        settings=settings,
+        pods=pods,
+        store=partial(RayStore, named_store(), DIRECTORY_STORE_LIMIT),
+        specs=tool_specs,
+        clock=SystemClock(),
+        ids=SystemIds(),
+        alone=partial(nobody_present, home),
+        roots=roots,
+    )
+
+
+def tool_specs(names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
+    """A `ToolCatalogue`: the specs of the named tools."""
+    try:
+        return build_toolbox(names, _NoChildren(), GuardPool()).specs
+    except UnknownTools as error:
+        raise OrderRefused("invalid", f"The profile names {error}.") from error
+
+
+def has_limits(spec: ModelSpec) -> bool:
+    inner = spec.options.get("model") if spec.provider == "chaos" else None
+    names = ("requests_per_minute", "tokens_per_minute", "max_concurrency")
+    return any(getattr(spec, n) is not None for n in names) or (
+        isinstance(inner, dict) and any(inner.get(n) is not None for n in names)
+    )
+
+
+class _NoChildren:
+    """Stands for the children where only the specs of their tools are wanted."""
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise AssertionError("only the specs of the child tools are wanted here")
+
+    spawn = send = read_output = stop = list = resolve = _refuse

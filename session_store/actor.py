@@ -1,0 +1,177 @@
+"""The session store as a Ray actor: one process that owns the file, and lanes that do not wait for each other.
+
+It is a sync (threaded) actor, which answers in half the time of an asyncio one. Every method takes and gives bytes of
+`wire_codec`; refusals come back as data. Concurrency groups give each lane its threads: a waiting `follow` holds no
+append up. Callers retry by id; nothing here relies on the order in which calls arrive.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from session_store.backends.memory import MemoryStore
+from session_store.backends.sqlite_reader import READS
+from session_store.batching import GroupCommit
+from session_store.errors import StoreError, StoreUnavailable
+from session_store.lock import FileLock
+from session_store.opening import lock_path, make_folder, open_store, sqlite_path
+from session_store.requests import Follow, Request
+from session_store.wire_codec import decode_many, decode_request, encode_many, encode_reply
+
+NAMESPACE = "polypod"
+NAME = "session-store"
+LOCK_WAIT_SECONDS = 10.0
+LANES = {"writes": 32, "reads": 8, "follow": 32, "control": 2}
+"""Threads of each lane. `follow` bounds how many may wait at once."""
+MOST_FOLLOW_SECONDS = 30.0
+REOPEN_SECONDS = 1.0
+"""How long a store that could not be opened is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How the actor is started. `lock_wait` is how long it waits for an earlier holder of the file's lock to end."""
+
+    name: str = NAME
+    namespace: str = NAMESPACE
+    detached: bool = True
+    lock_wait: float = LOCK_WAIT_SECONDS
+
+
+class _Opened:
+    """The lock, the store, and the group commit in front of it."""
+
+    def __init__(self, url: str, lock_wait: float) -> None:
+        """Raises `LockHeld`, and what `open_store` raises; then nothing is held."""
+        path = sqlite_path(url)
+        self._lock = None
+        if path is not None:
+            make_folder(path)
+            self._lock = FileLock(lock_path(path))
+            self._lock.acquire(lock_wait)
+        try:
+            self.store = open_store(url)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+        self._commits = None if isinstance(self.store, MemoryStore) else GroupCommit(self.store)
+
+    def write(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """A reply or an exception for each."""
+        if any(isinstance(r, (*READS, Follow)) for r in requests):
+            raise StoreUnavailable("a request that only reads came down the lane of the writes")
+        if self._commits is not None:
+            return self._commits.execute(requests)
+        return [_tried(self.store, request) for request in requests]
+
+
+class SessionStoreActor:
+    """Holds `store.lock` beside the file for as long as its process lives.
+
+    A store that cannot be opened (the lock is held, a newer schema, a damaged file) does not end the actor, since Ray
+    would never start it again: each call is answered with that error, and the next tries anew.
+    """
+
+    def __init__(self, url: str, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
+        self._url = url
+        self._lock_wait = lock_wait
+        self._opening = threading.Lock()
+        self._opened: _Opened | None = None
+        self._problem: StoreError | None = None
+        self._tried_at = 0.0
+        with suppress(StoreError):
+            self._ready()
+
+    def write(self, request: bytes) -> bytes:
+        """One writing request."""
+        return _answered(lambda: self._ready().write([decode_request(request)])[0])
+
+    def read(self, request: bytes) -> bytes:
+        """`Read`, `Pending`, `Query` or `FindMessage`."""
+        return _answered(lambda: self._ready().store.execute(decode_request(request)))
+
+    def follow(self, request: bytes) -> bytes:
+        """`Follow`, which may wait."""
+
+        def wait() -> Any:
+            asked = decode_request(request)
+            assert isinstance(asked, Follow)
+            return self._ready().store.execute(Follow(asked.cursor, min(asked.wait, MOST_FOLLOW_SECONDS)))
+
+        return _answered(wait)
+
+    def many(self, requests: bytes) -> bytes:
+        """Several writing requests in one call and one commit; a reply for each, in order."""
+        decoded = [_attempt(part) for part in decode_many(requests)]
+        good = [r for r in decoded if isinstance(r, Request)]
+        try:
+            replies = iter(self._ready().write(good))
+        except StoreError as error:
+            replies = iter([error] * len(good))
+        return encode_many([encode_reply(next(replies) if isinstance(r, Request) else r) for r in decoded])
+
+    def ping(self) -> int:
+        """The process that owns the store."""
+        return os.getpid()
+
+    def _ready(self) -> _Opened:
+        """The store, opened now if it is not yet. Raises what keeps it from being opened."""
+        if self._opened is not None:
+            return self._opened
+        with self._opening:
+            return self._open()
+
+    def _open(self) -> _Opened:
+        if self._opened is not None:
+            return self._opened
+        if self._problem is not None and time.monotonic() - self._tried_at < REOPEN_SECONDS:
+            raise self._problem
+        try:
+            self._opened = _Opened(self._url, self._lock_wait if self._problem is None else 0.0)
+        except StoreError as error:
+            self._problem, self._tried_at = error, time.monotonic()
+            raise
+        return self._opened
+
+
+def start_store(url: str, options: StoreOptions | None = None) -> Any:
+    """The handle of the store actor of that name, started if it is not there. It is restarted without limit."""
+    chosen = options or StoreOptions()
+    remote = ray.remote(concurrency_groups=LANES, num_cpus=0, max_restarts=-1, max_task_retries=0)(SessionStoreActor)
+    return remote.options(
+        name=chosen.name,
+        namespace=chosen.namespace,
+        lifetime="detached" if chosen.detached else None,
+        get_if_exists=True,
+    ).remote(url, chosen.lock_wait)
+
+
+def _tried(store: Any, request: Request[Any]) -> Any:
+    try:
+        return store.execute(request)
+    except StoreError as error:
+        return error
+
+
+def _attempt(part: bytes) -> Request[Any] | StoreError:
+    try:
+        return decode_request(part)
+    except StoreError as error:
+        return error
+
+
+def _answered(act: Any) -> bytes:
+    """Exceptions as data: those with arguments of their own do not cross Ray whole."""
+    try:
+        return encode_reply(act())
+    except StoreError as error:
+        return encode_reply(error)

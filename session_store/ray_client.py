@@ -1,0 +1,173 @@
+"""The store's client in another process: `AsyncStore` over the actor, and the same for those without an event loop.
+
+A call that got no answer is sent again: every request is idempotent by its id, so a retry after a lost answer changes
+nothing. Writing requests made in one turn of the event loop go in one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, PendingCallsLimitExceeded, RayActorError
+
+from session_store.actor import NAME, NAMESPACE
+from session_store.backends.sqlite_reader import READS
+from session_store.errors import StoreUnavailable
+from session_store.requests import Follow, ReplyT, Request
+from session_store.wire_codec import decode_many, decode_reply, encode_many, encode_request
+
+LIMIT_SECONDS = 30.0
+ATTEMPT_SECONDS = 10.0
+FIRST_DELAY = 0.02
+LONGEST_DELAY = 1.0
+MOST_IN_ONE_CALL = 64
+
+
+class _NotThere(Exception):
+    """There is no store actor of that name (yet)."""
+
+
+_GONE = (RayActorError, GetTimeoutError, PendingCallsLimitExceeded, TimeoutError, _NotThere)
+"""What says that the actor is dead, restarting, frozen, full or not there."""
+_GROUPS = {"write": "writes", "many": "writes", "read": "reads", "follow": "follow"}
+
+
+def named_store(name: str = NAME, namespace: str = NAMESPACE) -> Callable[[], Any]:
+    """Finds the actor by name, also a later one of that name."""
+    return lambda: ray.get_actor(name, namespace=namespace)
+
+
+class _Lanes:
+    """The actor's methods, bound to their concurrency groups; found anew when the actor was lost."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+        self._methods: dict[str, Any] = {}
+
+    def call(self, lane: str, payload: bytes) -> Any:
+        if not self._methods:
+            try:
+                handle = self._find()
+            except ValueError as error:
+                raise _NotThere(str(error)) from error
+            self._methods = {n: getattr(handle, n).options(concurrency_group=g) for n, g in _GROUPS.items()}
+        return self._methods[lane].remote(payload)
+
+    def lost(self) -> None:
+        self._methods = {}
+
+
+class _Attempts:
+    """How often and how long one request is tried."""
+
+    def __init__(self, limit: float, attempt: float) -> None:
+        self._until = time.monotonic() + limit
+        self._limit = limit
+        self._attempt = attempt
+        self._delay = FIRST_DELAY / 2
+
+    def seconds(self) -> float:
+        """For the next attempt."""
+        return max(0.001, min(self._attempt, self._until - time.monotonic()))
+
+    def delay(self, error: BaseException) -> float:
+        """Before the next attempt. Raises `StoreUnavailable` when the time is over."""
+        self._delay = min(self._delay * 2, LONGEST_DELAY)
+        if time.monotonic() + self._delay >= self._until:
+            raise StoreUnavailable(
+                f"the store gave no answer for {self._limit:g} s ({type(error).__name__}): send the same request again"
+            ) from error
+        return self._delay
+
+
+class RayStore:
+    """`AsyncStore`. `limit` bounds the whole of one request with its retries, `attempt` one call; in seconds."""
+
+    def __init__(self, find: Callable[[], Any], limit: float = LIMIT_SECONDS, attempt: float = ATTEMPT_SECONDS) -> None:
+        self._lanes = _Lanes(find)
+        self._limit = limit
+        self._attempt = attempt
+        self._outbox: list[tuple[bytes, asyncio.Future[bytes]]] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def execute(self, request: Request[ReplyT]) -> ReplyT:
+        """Raises `Refused`, or `StoreUnavailable` when no answer came within the limit."""
+        payload = encode_request(request)
+        if isinstance(request, Follow):
+            data = await self._call("follow", payload, request.wait)
+        elif isinstance(request, READS):
+            data = await self._call("read", payload)
+        else:
+            data = await self._post(payload)
+        reply: ReplyT = decode_reply(data)
+        return reply
+
+    def _post(self, payload: bytes) -> asyncio.Future[bytes]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        if not self._outbox:
+            loop.call_soon(self._flush)
+        self._outbox.append((payload, answer))
+        return answer
+
+    def _flush(self) -> None:
+        posted, self._outbox = self._outbox, []
+        for first in range(0, len(posted), MOST_IN_ONE_CALL):
+            task = asyncio.ensure_future(self._send(posted[first : first + MOST_IN_ONE_CALL]))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, posted: list[tuple[bytes, asyncio.Future[bytes]]]) -> None:
+        try:
+            if len(posted) == 1:
+                answers = [await self._call("write", posted[0][0])]
+            else:
+                answers = decode_many(await self._call("many", encode_many([p for p, _ in posted])))
+        except Exception as error:
+            for _, answer in posted:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for (_, answer), data in zip(posted, answers, strict=True):
+            if not answer.done():
+                answer.set_result(data)
+
+    async def _call(self, lane: str, payload: bytes, wait: float = 0.0) -> bytes:
+        attempts = _Attempts(self._limit + wait, self._attempt + wait)
+        while True:
+            try:
+                async with asyncio.timeout(attempts.seconds()):
+                    data: bytes = await self._lanes.call(lane, payload)
+                return data
+            except _GONE as error:
+                self._lanes.lost()
+                await asyncio.sleep(attempts.delay(error))
+
+
+class BlockingRayStore:
+    """`Store` over the actor, for the command line and for tests. Limits as for `RayStore`."""
+
+    def __init__(self, find: Callable[[], Any], limit: float = LIMIT_SECONDS, attempt: float = ATTEMPT_SECONDS) -> None:
+        self._lanes = _Lanes(find)
+        self._limit = limit
+        self._attempt = attempt
+
+    def execute(self, request: Request[ReplyT]) -> ReplyT:
+        """Raises `Refused`, or `StoreUnavailable` when no answer came within the limit."""
+        lane = "follow" if isinstance(request, Follow) else "read" if isinstance(request, READS) else "write"
+        wait = request.wait if isinstance(request, Follow) else 0.0
+        payload = encode_request(request)
+        attempts = _Attempts(self._limit + wait, self._attempt + wait)
+        while True:
+            try:
+                data = ray.get(self._lanes.call(lane, payload), timeout=attempts.seconds())
+            except _GONE as error:
+                self._lanes.lost()
+                time.sleep(attempts.delay(error))
+                continue
+            reply: ReplyT = decode_reply(data)
+            return reply

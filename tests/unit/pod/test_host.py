@@ -1,0 +1,53 @@
+"""The Pod's shell end to end, without Ray: driver, host, tools, children, over the memory store."""
+
+from pathlib import Path
+
+from tests.support.local_pods import LocalPods
+
+
+def kinds(story: list[dict]) -> list[str]:
+    return [e["type"] for e in story]
+
+
+async def test_a_prompt_runs_tools_and_finishes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello\n")
+    pods = LocalPods(
+        tmp_path,
+        [
+            {"tool_calls": [{"name": "Read", "arguments": {"path": "a.txt"}}, {"name": "Nope", "arguments": {}}]},
+            {"text": "done"},
+        ],
+    )
+    pod = await pods.create("read it")
+    await pods.until(pod, "idle")
+    story = await pods.story(pod)
+    assert kinds(story)[:5] == ["segment_start", "invoke", "user_input", "assistant_items", "llm_usage"]
+    assert kinds(story)[-3:] == ["assistant_items", "llm_usage", "run_end"]
+    results = [r for e in story if e["type"] == "tool_results" for r in e["results"]]
+    assert sorted(r["status"] for r in results) == ["error", "ok"]
+    assert story[-1]["outcome"] == "finished"
+    await pods.close()
+
+
+async def test_a_parent_spawns_waits_and_hears_each_child_once(tmp_path: Path) -> None:
+    spawn = [{"name": "SpawnPod", "arguments": {"task": f"part {n}", "name": f"c{n}"}} for n in range(3)]
+    pods = LocalPods(
+        tmp_path,
+        [
+            {"match": {"pod": "root"}, "tool_calls": [*spawn, {"name": "WaitForPods", "arguments": {}}]},
+            {"match": {"pod": "root"}, "text": "all heard"},
+            {"match": {"pod": "c*"}, "tool_calls": [{"name": "Shell", "arguments": {"command": "sleep 0.2; echo hi"}}]},
+            {"match": {"pod": "c*"}, "text": "child done"},
+        ],
+    )
+    pod = await pods.create("do it", name="root")
+    row = await pods.until(pod, "idle", 15)
+    assert row.outcome == "finished"
+    story = await pods.story(pod)
+    events = [i["payload"]["event"] for e in story if e["type"] == "system_items" for i in e["items"]]
+    heard = [(e["kind"], e["outcome"], e["text"]) for e in events]
+    waited = "waiting_on_children" in [e.get("outcome") for e in story]
+    assert heard == [("turn_ended", "finished", "child done")] * 3
+    assert waited
+    assert len({e["event_id"] for e in events}) == 3
+    await pods.close()
