@@ -79,11 +79,16 @@ class ScriptError(BaseModel):
 
 
 class ScriptLine(BaseModel):
-    """One reply of the script. `repeat`: the line answers all further requests that reach it."""
+    """One reply of the script. `repeat`: the line answers all further requests that reach it.
+
+    `text_from: "tool_results"` puts the contents of the latest tool results below `text`, so that a scripted Pod can
+    tell what its tools found.
+    """
 
     model_config = _STRICT
     match: Match = Match()
     text: str = ""
+    text_from: Literal["tool_results"] | None = None
     reasoning: str = ""
     tool_calls: tuple[ScriptCall, ...] = ()
     usage: ScriptUsage = ScriptUsage()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from actors.models.retry import Failure, GiveUp, RetryPolicy, Wait, decide, final
 from actors.models.script import ScriptError, ScriptLine, line_for, read_script, script_line
 from actors.models.timing import Timing
+from actors.models.wire.call_ids import unique
 from actors.models.wire.openai_chat import OpenAIChatWire
 from actors.models.wire.shape import estimated_usage
 from actors.protocol.live import LiveSink
@@ -61,6 +63,9 @@ class ScriptedModel:
             raise ModelError(
                 "script", f"the script has no line for request {request.number} of the Pod {request.pod_name!r}"
             )
+        if line.text_from is not None:
+            found = "\n\n".join(_latest_results(request))
+            line = line.model_copy(update={"text": "\n".join(filter(None, (line.text, found)))})
         attempts = 1
         if line.error is not None and line.error.times is not None:
             attempts += await self._fail(line.error, line.error.times, request, live)
@@ -127,6 +132,16 @@ def read_text(path: str | Path, what: str) -> str:
 def _pieces(text: str) -> list[str]:
     size = max(1, -(-len(text) // _PIECES))
     return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def _latest_results(request: ModelRequest) -> list[str]:
+    """Contents of the latest group of tool results in the history, in call order."""
+    for item in reversed(list(unique(request.history))):
+        messages = json.loads(b"[" + item + b"]") if item else []
+        found = [str(m["content"]).strip("\n") for m in messages if m["role"] == "tool"]
+        if found:
+            return found
+    return []
 
 
 def _stop(line: ScriptLine) -> StopReason:

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
-from actors.pod.live import TOOL_BLOCK, LiveLog
+from actors.pod.live import LiveLog
 from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.ids import Clock
-from actors.protocol.live import Alert
+from actors.protocol.live import TOOL_BLOCK, Alert
 from actors.protocol.model import Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults

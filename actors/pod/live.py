@@ -7,14 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.protocol.live import Alert, Delta, Discard, LiveEvent, Retry
+from actors.protocol.live import TOOL_BLOCK, Alert, Delta, Discard, LiveEvent, Retry
 from session_store.items import AssistantItem, Text
 
 KEPT_NOTICES = 512
 """Retries, discards and alerts kept for watchers that come later."""
-
-TOOL_BLOCK = "tool:"
-"""Prefix of the blocks that carry a tool's live output: `tool:<seq>.<index>`."""
 
 
 class LiveLog:

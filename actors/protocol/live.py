@@ -53,6 +53,9 @@ class Alert:
     type: Literal["alert"] = "alert"
 
 
+TOOL_BLOCK = "tool:"
+"""Prefix of the blocks that carry a tool's live output: `tool:<seq>.<index>`. They end with the call's result."""
+
 LiveEvent: TypeAlias = Delta | Retry | Discard | Alert
 
 

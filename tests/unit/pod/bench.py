@@ -145,9 +145,11 @@ class Bench:
         self.check_memory()
 
     def commit(self) -> list[do.Instruction]:
-        """Carry out the append in flight (with `hold`)."""
+        """Carry out the append in flight, and what follows unless `hold`."""
         self.out = []
         self._commit()
+        while self.flight is not None and not self.hold:
+            self._commit()
         return self.out
 
     def _commit(self) -> None:

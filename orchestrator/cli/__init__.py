@@ -1,0 +1,1 @@
+"""The command line. Each command's module is loaded only when it runs."""

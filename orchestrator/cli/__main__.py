@@ -1,0 +1,8 @@
+"""`python -m orchestrator.cli` is `polypod`."""
+
+from __future__ import annotations
+
+from orchestrator.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`send`, `stop`, `pause`, `resume`, `cancel`: messages to a Pod. Each says what it changed."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.cli.cells import clean
+from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of
+from orchestrator.cli.failure import FINISHED
+from orchestrator.cli.forest import Pod
+from orchestrator.cli.paint import screen
+from orchestrator.cli.reaching import find_pod, home_of, open_reader
+from orchestrator.cli.run import audience_for, read_text
+from orchestrator.cli.running import Journey, follow_to_end
+from orchestrator.cli.watch import tree_of
+
+SETTLE = 15.0
+"""Seconds for which a command waits until what it asked for shows."""
+
+
+def send(options: Namespace) -> int:
+    body: dict[str, Any] = {
+        "content": read_text(options.text, "the message"),
+        "message_id": f"send-{secrets.token_hex(12)}",
+    }
+    if options.when_busy:
+        body["when_busy"] = options.when_busy
+    return _set_going(options, "messages", body, follow=options.wait)
+
+
+def resume(options: Namespace) -> int:
+    return _set_going(options, "resume", {}, follow=False)
+
+
+def stop(options: Namespace) -> int:
+    return _bring_to_rest(options, "stop", {})
+
+
+def pause(options: Namespace) -> int:
+    return _bring_to_rest(options, "pause", {})
+
+
+def cancel(options: Namespace) -> int:
+    return _bring_to_rest(options, "cancel", {"clear_queue": True} if options.clear_queue else {})
+
+
+def _set_going(options: Namespace, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
+    """Without an owner the run is shown in any case: Pods of a home that nobody owns move while this command lasts."""
+    pod = _find(options)
+    home = home_of(options)
+    with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
+        tree = tree_of(link.gateway, pod["root_id"]).pods
+        link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
+        if not follow and link.owner is None:
+            _tell(options, action, pod, _now(link, pod))
+            return FINISHED
+        audience = audience_for(pod["root_id"], as_json=options.json)
+        heads = {p["id"]: int(p["head_seq"]) for p in tree}
+        return follow_to_end(Journey(home, link, audience, pod["root_id"], heads))
+
+
+def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> int:
+    pod = _find(options)
+    home = home_of(options)
+    with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
+        before = _now(link, pod)
+        link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
+        after = _settled(link, before, action)
+    _tell(options, action, before, after)
+    return FINISHED
+
+
+def _find(options: Namespace) -> Pod:
+    """The Pod that is meant, looked up before anything is started for it."""
+    reader = open_reader(options)
+    try:
+        return find_pod(reader, options.pod)
+    finally:
+        reader.close()
+
+
+def _now(link: Link, pod: Pod) -> Pod:
+    now: Pod = link.gateway.get(f"/v1/pods/{pod['id']}")
+    return now
+
+
+def _settled(link: Link, before: Pod, action: str) -> Pod:
+    """The Pod once it has come to the rest that was asked for; as it is when that takes too long."""
+    limit = time.monotonic() + SETTLE
+    while True:
+        now = _now(link, before)
+        at_rest = now["status"] == "ended" if action == "stop" else now["status"] != "running"
+        if at_rest or time.monotonic() > limit:
+            return now
+        time.sleep(0.1)
+
+
+def _tell(options: Namespace, action: str, before: Pod, after: Pod) -> None:
+    out = screen()
+    if options.json:
+        out.json({"pod_id": after["id"], "action": action, "before": before["status"], "after": after["status"]})
+        return
+    name = clean(str(after.get("name") or after["id"]))
+    if action in ("messages", "resume"):
+        out.line(f"{name}: accepted, it is {after['status']}")
+    elif before["status"] != after["status"]:
+        out.line(f"{name}: {before['status']} -> {after['status']}")
+    elif after["status"] == "running":
+        out.line(f"{name}: accepted; it is still {after['status']} and takes it up at its next step")
+    else:
+        out.line(f"{name} is {after['status']}: nothing to {action}")

@@ -1,0 +1,90 @@
+"""`polypod`: parses the command line, runs one command, turns what went wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from orchestrator.cli.arguments import build_parser
+from orchestrator.cli.failure import FAILED, FINISHED, INTERRUPTED, USAGE, CommandError
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the installed script."""
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and give its exit code."""
+    parser = build_parser()
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as end:  # argparse has said what is wrong, or printed the help
+        return _flushed(end.code if isinstance(end.code, int) else USAGE)
+    if options.command is None:
+        parser.print_help()
+        return _flushed(USAGE)
+    return _flushed(_carry_out(options))
+
+
+def _carry_out(options: argparse.Namespace) -> int:
+    try:
+        return _handler(options.handler)(options)
+    except BrokenPipeError:
+        return _pipe_closed()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CommandError as error:
+        if options.debug:
+            raise
+        _tell(error.message)
+        return error.exit_code
+    except Exception as error:
+        if options.debug:
+            raise
+        code, words = _explained(error)
+        _tell(words)
+        return code
+
+
+def _handler(place: str) -> Callable[[argparse.Namespace], int]:
+    """`module:function` below `orchestrator.cli`, loaded now and not before: start-up counts."""
+    module, _, name = place.partition(":")
+    handler: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(f"orchestrator.cli.{module}"), name)
+    return handler
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """Errors of other packages by name, so that none need be imported to know them."""
+    match type(error).__name__:
+        case "SettingsError" | "HomeError":
+            return USAGE, str(error)
+        case "StoreDamaged":
+            return FAILED, f"{error}\n`polypod check` says what is damaged; `polypod export` saves what can be read"
+        case "NewerSchema" | "StoreUnavailable" | "StoreError" | "ControlPlaneError" | "UnknownSession":
+            return FAILED, str(error)
+        case name:
+            return FAILED, f"unexpected {name}: {error}\nrun again with --debug for the whole story"
+
+
+def _tell(words: str) -> None:
+    sys.stderr.write(f"polypod: {words}\n")
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    return code
+
+
+def _pipe_closed() -> int:
+    """The reader went away (`| head`): nothing more to say, and Python must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FINISHED

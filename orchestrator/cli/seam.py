@@ -1,0 +1,149 @@
+"""The HTTP seam as a client: plain blocking calls over the standard library, since commands must start fast."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from orchestrator.cli.failure import GatewayProblem, OwnerLost
+
+_TYPE = "urn:polypod:"
+_LINE_LIMIT = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One server-sent event. `id` is the seq of an entry, None for live events; `data` the parsed JSON."""
+
+    name: str
+    data: Any
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Calls to one gateway. Each call is a connection of its own, so calls may come from several threads."""
+
+    address: str
+    secret: str | None = None
+    timeout: float = 60.0
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._call("GET", path, query, None)[1]
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._call("POST", path, None, body or {})[1]
+
+    def post_status(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """As `post`, with the HTTP status, for calls where 200 and 201 differ."""
+        return self._call("POST", path, None, body)
+
+    def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[ServerEvent]:
+        """Server-sent events until the server ends them. Raises `OwnerLost` when the connection breaks."""
+        with closing(self._connect()) as connection:
+            try:
+                response = self._send(connection, "GET", _with_query(path, query), None, accept="text/event-stream")
+                if response.status != 200:
+                    raise _problem(response.status, response.read())
+                yield from parse_events(_lines(response))
+            except (OSError, HTTPException) as error:
+                raise self._lost(error) from None
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
+    ) -> tuple[int, Any]:
+        with closing(self._connect()) as connection:
+            try:
+                response = self._send(connection, method, _with_query(path, query), body)
+                data = response.read()
+            except (OSError, HTTPException) as error:
+                raise self._lost(error) from None
+        if response.status >= 400:
+            raise _problem(response.status, data)
+        try:
+            return response.status, json.loads(data) if data else None
+        except ValueError:
+            raise OwnerLost(f"{self.address} does not speak polypod's protocol: is another program there?") from None
+
+    def _connect(self) -> HTTPConnection:
+        parts = urlsplit(self.address)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(parts.hostname or "127.0.0.1", parts.port, timeout=self.timeout)
+
+    def _send(
+        self,
+        connection: HTTPConnection,
+        method: str,
+        target: str,
+        body: Mapping[str, Any] | None,
+        accept: str = "application/json",
+    ) -> HTTPResponse:
+        headers = {"Accept": accept}
+        if self.secret:
+            headers["Authorization"] = f"Bearer {self.secret}"
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        connection.request(method, target, body=data, headers=headers)
+        return connection.getresponse()
+
+    def _lost(self, error: Exception) -> OwnerLost:
+        reason = str(error) or type(error).__name__
+        return OwnerLost(f"the owner of the home does not answer at {self.address} ({reason})")
+
+
+def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
+    """Server-sent events from their lines (without line ends). Comments and events without data are left out."""
+    name = "message"
+    ident: str | None = None
+    data: list[str] = []
+    for line in lines:
+        if not line:
+            if data:
+                yield ServerEvent(name, json.loads("\n".join(data)), ident)
+            name, ident, data = "message", None, []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "event":
+                name = value
+            case "data":
+                data.append(value)
+            case "id":
+                ident = value
+            case _:
+                pass  # a comment (keep-alive), or a field of a newer server
+
+
+def _lines(response: HTTPResponse) -> Iterator[str]:
+    while line := response.readline(_LINE_LIMIT):
+        yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _with_query(path: str, query: Mapping[str, Any] | None) -> str:
+    given = {k: _plain(v) for k, v in (query or {}).items() if v is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _problem(status: int, data: bytes) -> GatewayProblem:
+    """A problem document (RFC 9457) as an error; anything else is told by its status."""
+    try:
+        plain = json.loads(data)
+    except ValueError:
+        plain = {}
+    if not isinstance(plain, dict):
+        plain = {}
+    kind = str(plain.get("type", "")).removeprefix(_TYPE) or f"http-{status}"
+    message = str(plain.get("detail") or plain.get("title") or f"the gateway answered {status}")
+    return GatewayProblem(kind, status, message)

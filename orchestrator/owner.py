@@ -1,0 +1,226 @@
+"""The owner of a home: the cluster and the gateway in the process of `run` or `serve`.
+
+Ray is started from the main thread (its processes watch the thread that started them); the gateway and the watch over
+the store have an event loop in a thread of their own, so that the command is free to be a client like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from orchestrator.client import RayControlPlane
+from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.gateway.access import check_exposure
+from orchestrator.gateway.context import Gateway
+from orchestrator.gateway.options import GatewayOptions
+from orchestrator.gateway.server import GatewayServer, serve
+from orchestrator.home import Home, Owner, Ownership
+from orchestrator.ports import LiveBatch, NewPod, NewPodReply
+from orchestrator.settings import Settings
+from orchestrator.store_watch import StoreWatch
+from session_store.items import Json
+from session_store.opening import lock_path, sqlite_path
+from session_store.requests import AsyncStore, PodLimits, Query
+
+START_LIMIT = 30.0
+CLOSE_LIMIT = 10.0
+LOG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerPlan:
+    """`mode` is the command. `host`, `port`: where to listen (None: as the settings say; `run`: loopback, any port).
+
+    `roots`: the trees to go on with, besides those of runs that join; None: all of the home.
+    """
+
+    mode: Literal["run", "serve"]
+    host: str | None = None
+    port: int | None = None
+    roots: tuple[str, ...] | None = ()
+
+
+class OwnTrees:
+    """`ControlPlane` of an embedded owner: notes the trees of runs that join, and takes on those that a person acts on.
+
+    An embedded home goes on with no tree by itself but its own (DESIGN §4); a message that a command sends to another
+    tree makes that one its own too, or nobody would ever read it.
+    """
+
+    def __init__(self, plane: RayControlPlane, roots: tuple[str, ...]) -> None:
+        self._plane = plane
+        self.roots = set(roots)
+
+    @property
+    def store(self) -> AsyncStore:
+        return self._plane.store
+
+    async def create(self, new: NewPod) -> NewPodReply:
+        # In an embedded home every new tree is one of its own, or it would never start.
+        reply = await self._plane.create(replace(new, owner_run=True))
+        self.roots.add(reply.pod_id)
+        return reply
+
+    async def hint(self, sessions: tuple[str, ...]) -> None:
+        for session in sessions:
+            await self._take_on(session)
+        await self._plane.hint(sessions)
+
+    async def stop(self, pod_id: str, by: str, reason: str) -> Literal["ended", "stopping"]:
+        await self._take_on(pod_id)
+        return await self._plane.stop(pod_id, by, reason)
+
+    async def watch(self, pod_id: str, cursor: int, wait: float) -> LiveBatch:
+        return await self._plane.watch(pod_id, cursor, wait)
+
+    async def status(self) -> dict[str, Json]:
+        return await self._plane.status()
+
+    async def _take_on(self, session: str) -> None:
+        rows = (await self.store.execute(Query(ids=(session,)))).rows
+        if rows and rows[0].root_id not in self.roots:
+            await self._plane.adopt_root(rows[0].root_id)
+            self.roots.add(rows[0].root_id)
+
+
+class OwnerProcess:
+    """This process as the owner, from `start` to `close`."""
+
+    def __init__(self, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> None:
+        self.secret = secrets.token_urlsafe(32)
+        self.address = ""
+        self._ownership = ownership
+        self._settings = settings
+        self._plan = plan
+        self._options = self._gateway_options()
+        self._cluster: Cluster | None = None
+        self._trees: OwnTrees | None = None
+        self._ready = threading.Event()
+        self._ended = threading.Event()
+        self._closing: Callable[[], object] = lambda: None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="polypod-gateway", daemon=True)
+
+    @classmethod
+    def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
+        owner = cls(ownership, settings, plan)
+        if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
+            check_exposure(plan.host or settings.gateway.host, owner._options)
+        keep_log(ownership.home, plan.mode)
+        try:
+            owner._start()
+        except BaseException:
+            owner.close()
+            raise
+        return owner
+
+    def joined_roots(self) -> set[str]:
+        """Roots of the trees that were made or taken on here."""
+        return set(self._trees.roots) if self._trees is not None else set()
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Until `stopping` is set; raises what ended the gateway before that."""
+        while not stopping.wait(0.2):
+            if self._ended.is_set():
+                raise self._failure or RuntimeError("the gateway has ended by itself")
+
+    def close(self) -> None:
+        """Within a bound: the gateway, every process, the lock. Running Pods go on from their logs next time."""
+        self._closing()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_LIMIT)
+        try:
+            if self._cluster is not None:
+                self._cluster.close()
+        finally:
+            self._ownership.close()
+
+    def _start(self) -> None:
+        plan, settings = self._plan, self._settings
+        roots = None if plan.roots is None else frozenset(plan.roots)
+        home = self._ownership.home.path
+        self._cluster = start_cluster(settings.runtime(), ClusterOptions(home, settings.store_url, roots))
+        self._thread.start()
+        if not self._ready.wait(START_LIMIT):
+            raise TimeoutError(f"the gateway did not start within {START_LIMIT:g} s")
+        if self._failure is not None:
+            raise self._failure
+        self._ownership.announce(Owner(self.address, self.secret, os.getpid(), mode=plan.mode))
+
+    def _gateway_options(self) -> GatewayOptions:
+        directory = self._settings.tables.directory
+        limits = PodLimits(directory.max_depth, directory.max_children, directory.max_pods)
+        # The gateway of a `run` is for commands of this home only.
+        own = {self.secret: "default"}
+        tenants = own if self._plan.mode == "run" else self._settings.tenant_tokens(os.environ)
+        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ended.set()
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._closing = lambda: self._ended.is_set() or loop.call_soon_threadsafe(stop.set)
+        assert self._cluster is not None
+        plane = self._cluster.control_plane()
+        if self._plan.roots is not None:
+            self._trees = OwnTrees(plane, self._plan.roots)
+        server = await self._listen(Gateway(self._trees or plane, self._options))
+        self.address = server.address
+        watch = self._watch(plane.store)
+        self._ready.set()
+        try:
+            stopped = asyncio.create_task(stop.wait())
+            ended = asyncio.create_task(server.wait())
+            await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+        finally:
+            if watch is not None:
+                watch.cancel()
+            await server.close()
+
+    async def _listen(self, gateway: Gateway) -> GatewayServer:
+        plan, table = self._plan, self._settings.gateway
+        if plan.mode == "run":
+            return await serve(gateway, "127.0.0.1", 0)
+        port = table.port if plan.port is None else plan.port
+        return await serve(gateway, plan.host or table.host, port)
+
+    def _watch(self, store: AsyncStore) -> asyncio.Task[None] | None:
+        """The eye on the store actor; only a SQLite store has a lock."""
+        url = self._settings.store_url
+        path = sqlite_path(url) if url.startswith("sqlite:") else None
+        if path is None:
+            return None
+        lease = self._settings.tables.directory.lease
+        watch = StoreWatch(lock_path(path), lambda: store.execute(Query(limit=1)), lease)
+        return asyncio.create_task(watch.run(), name="store-watch")
+
+
+def keep_log(home: Home, mode: str) -> None:
+    """Warnings of this process: to stderr for `serve`, to `owner.log` in the home for `run`, whose screen is taken."""
+    handler: logging.Handler
+    if mode == "serve":
+        handler = logging.StreamHandler()
+    else:
+        path = home.path / "owner.log"
+        handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
