@@ -135,6 +135,10 @@ async def at_rest(control: RayControlPlane, sessions: Sequence[str], limit: floa
         await asyncio.sleep(POLL)
 
 
+async def children(control: RayControlPlane, session: str) -> list[PodRow]:
+    return list((await control.store.execute(Query(parent=session, limit=1000))).rows)
+
+
 async def log_of(control: RayControlPlane, session: str) -> list[LogEntry]:
     found = await control.store.execute(Read(session))
     return [decode_entry(e.body, e.seq, e.ts) for e in found.entries]
