@@ -55,9 +55,8 @@ class Orders:
         """Durable when it returns; its start is under way. Raises `OrderFailed`."""
         create = _ordered(lambda: self._factory.root(new, self._ids.session()))
         created = await self._create(create)
-        roots = self._service.table.roots
-        if new.owner_run and roots is not None:
-            roots.add(created.session)
+        if new.owner_run:
+            self._service.adopt_root(created.session)
         if create.messages:
             await self._start_root(created)
         return MadePod(created.session, created.existed)

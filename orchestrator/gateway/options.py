@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.settings import Settings
 from session_store.requests import PodLimits
 
 
@@ -33,10 +32,3 @@ class GatewayOptions:
     live_pause: float = 0.03
     cancel_wait: float = 2.0
     result_wait: float = 300.0
-
-
-def options_of(settings: Settings, environ: Mapping[str, str], home_secret: str | None) -> GatewayOptions:
-    """What the settings say of a gateway. Raises `SettingsError` for a tenant whose token is not there."""
-    directory = settings.tables.directory
-    limits = PodLimits(directory.max_depth, directory.max_children, directory.max_pods)
-    return GatewayOptions(tenants=settings.tenant_tokens(environ), home_secret=home_secret, limits=limits)
