@@ -61,13 +61,14 @@ class DirectoryService:
 
     async def start(self) -> None:
         """Take an epoch, adopt what lives, line up what needs a Pod, fill the pool."""
-        self.table.epoch = (await self.store.execute(ClaimDirectory())).epoch
-        self.table.roots = None if self._roots is None else self._roots.load()
         found = await self._hosts.found()
+        held = tuple(h.session for f in found for h in f.held)
+        self.table.epoch = (await self.store.execute(ClaimDirectory(self._hosts.alone(), held))).epoch
+        self.table.roots = None if self._roots is None else self._roots.load()
         now = self.clock.monotonic()
         if not self._hosts.alone():
             self.table.leases_until = now + self.settings.lease + LEASE_MARGIN
-        rows = {r.id: r for r in await self._rows(Query(ids=tuple(h.session for f in found for h in f.held)))}
+        rows = {r.id: r for r in await self._rows(Query(ids=held))}
         for actor in found:
             rightful = tuple(h for h in actor.held if _is_current(rows.get(h.session), h.epoch))
             self.feed(at.Adopted(actor.actor_id, rightful, actor.bindings, actor.tainted))
