@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rich.cells import cell_len
 
+from actors.protocol.live import TOOL_BLOCK
 from orchestrator.cli.cells import align, clean, count, cut, duration, one_line
 from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
@@ -215,6 +216,8 @@ class Narrator:
     def _delta(self, data: Mapping[str, Any]) -> None:
         teller = self._teller(self._root_id)
         block, offset, text = str(data.get("block")), int(data.get("offset") or 0), str(data.get("text") or "")
+        if block.startswith(TOOL_BLOCK):
+            return  # what a tool prints is folded into the line of its call
         done = teller.printed.get(block, 0)
         if offset > done or offset + len(text) <= done:
             return  # a gap (the entry brings the whole text), or nothing new
