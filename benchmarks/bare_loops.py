@@ -1,9 +1,15 @@
-"""What people write by hand: an agent loop over httpx that fsyncs JSON lines, and one over the OpenAI SDK."""
+"""What people write by hand: an agent loop over httpx that fsyncs JSON lines, and one over the OpenAI SDK.
+
+python -m benchmarks.bare_loops httpx|sdk URL WORKSPACE STEPS LOG
+
+Each goes on from a history of STEPS finished steps until the model has no more calls.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +95,16 @@ def _run(text: str, calls: list[dict[str, Any]], workspace: Path) -> list[dict[s
         path = json.loads(call["function"]["arguments"])["path"]
         new.append({"role": "tool", "tool_call_id": call["id"], "content": (workspace / path).read_text()})
     return new
+
+
+def main() -> None:
+    which, url, workspace, steps, log = sys.argv[1:]
+    messages = history(int(steps))
+    if which == "httpx":
+        httpx_loop(url, Path(workspace), messages, Path(log))
+    else:
+        sdk_loop(url, Path(workspace), messages)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """A model server that costs next to nothing and measures itself: OpenAI Chat Completions, streamed.
 
 It runs in a process of its own. `POST /<key>/<steps>/v1/chat/completions` answers with a tool call until the history in
-the request holds `<steps>` replies, then with text. `GET /<key>` gives the recorded moments of that key as JSON:
+the request holds `<steps>` replies, then with text; `<steps>+<ms>` makes it wait so long before each reply. `GET /<key>` gives the recorded moments of that key as JSON:
 `[[arrival of the request line, end of the reply], …]` in nanoseconds of one monotonic clock. What a client spends
 between the end of one reply and the arrival of its next request is the client's own time.
 """
@@ -86,7 +86,10 @@ class _Server:
             await writer.drain()
             return True
         step = body.count(b'"assistant"')
-        writer.write(_HEAD + (_text_reply(length) if step >= int(rest[0]) else _tool_reply(step, length)))
+        steps, _, delay = rest[0].partition("+")
+        if delay:
+            await asyncio.sleep(int(delay) / 1000)
+        writer.write(_HEAD + (_text_reply(length) if step >= int(steps) else _tool_reply(step, length)))
         await writer.drain()
         self.moments[key].append((arrived, time.monotonic_ns()))
         return True
@@ -115,11 +118,13 @@ class ModelServer:
         self._process.terminate()
         self._process.join(5)
 
-    def url(self, key: str, steps: int) -> str:
-        """The base URL for one measured run: its key, and how many tool steps it takes."""
-        return f"http://127.0.0.1:{self._port}/{key}/{steps}/v1"
+    def url(self, key: str, steps: int, delay_ms: int = 0) -> str:
+        """The base URL for one measured run: its key, how many tool steps it takes, how long each reply takes."""
+        wait = f"+{delay_ms}" if delay_ms else ""
+        return f"http://127.0.0.1:{self._port}/{key}/{steps}{wait}/v1"
 
     def moments(self, key: str) -> list[tuple[int, int]]:
+        """(arrival, end) of each request that was answered, in nanoseconds of `time.monotonic_ns`."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{key}") as reply:
             found: list[tuple[int, int]] = [(a, b) for a, b in json.load(reply)]
         return found

@@ -26,7 +26,8 @@ from actors.tools.guard import GuardPool
 from actors.tools.registry import UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
-from orchestrator.pods import OrderRefused
+from orchestrator.directory.roots import RootsFile
+from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -36,6 +37,7 @@ from session_store.ray_client import RayStore, named_store
 from session_store.requests import AsyncStore
 
 LIMITS = "limits"
+ROOTS_NAME = "roots"
 DIRECTORY_STORE_LIMIT = 5.0
 """Seconds the Directory waits for one answer of the store; it asks again by itself."""
 
@@ -129,11 +131,18 @@ class PartsFactory:
 
     def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
         parts = PodParts(shell, self.settings, self.home)
+        tool_specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, now that no Pod waits
         return parts, parts.feed_guards
 
 
 def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:
-    """All that the Directory is made of. `roots` None: every tree of the home goes on."""
+    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on.
+
+    Called by the home's owner when it starts.
+    """
+    kept = None if roots is None else RootsFile(home / ROOTS_NAME)
+    if kept is not None and roots is not None:
+        kept.begin(roots)
     directory = settings.directory
     pods = PodActorSetup(
         directory=DIRECTORY,
@@ -150,7 +159,7 @@ def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str]
         clock=SystemClock(),
         ids=SystemIds(),
         alone=partial(nobody_present, home),
-        roots=roots,
+        roots=kept,
     )
 
 

@@ -43,7 +43,13 @@ CORE = (
     "actors.pod.transitions",
     "actors.pod.stimuli",
     "actors.pod.instructions",
+    "orchestrator.directory.actions",
     "orchestrator.directory.decide",
+    "orchestrator.directory.facts",
+    "orchestrator.directory.losses",
+    "orchestrator.directory.pool",
+    "orchestrator.directory.restarts",
+    "orchestrator.directory.state",
 )
 
 # (rule, path, name or "" for the whole file) -> why it is right here.

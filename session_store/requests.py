@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from session_store.entries import Extension, LogEntry, SegmentStart
 from session_store.messages import Message
-from session_store.rows import MessageState, PodRow, Rows, Scope
+from session_store.rows import MessageState, PodRow, Rows, Scope, StoredEntry
 from session_store.status import Status
 
 __all__ = [
@@ -263,15 +263,6 @@ class Pending(Request[PendingMessages]):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry as stored: decode with `codec.decode_entry(body, seq, ts)`."""
-
-    seq: int
-    ts: int
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class EntryRange:
     entries: tuple[StoredEntry, ...]
     head: int
@@ -338,7 +329,13 @@ class DirectoryEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDirectory(Request[DirectoryEpoch]):
-    """A starting Directory takes an epoch of its own; older ones can open nothing more."""
+    """A starting Directory takes an epoch of its own; older ones can open nothing more.
+
+    With `alone` it knows that nobody else holds a lease: all but those of the sessions `held` are given up.
+    """
+
+    alone: bool = False
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

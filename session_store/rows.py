@@ -71,3 +71,12 @@ class MessageState:
     session: str | None
     state: Literal["pending", "consumed", "undeliverable"] | None
     seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry as stored: decode with `codec.decode_entry(body, seq, ts)`."""
+
+    seq: int
+    ts: int
+    body: bytes

@@ -72,6 +72,9 @@ class Tables(Protocol):
     def open_pods(self) -> int:
         """How many sessions of the store hold a place."""
 
+    def release_all_but(self, held: frozenset[str]) -> None:
+        """Give up every lease, except those of the sessions `held`."""
+
     def directory_epoch(self) -> int: ...
 
     def put_directory_epoch(self, epoch: int) -> None: ...

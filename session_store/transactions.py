@@ -55,11 +55,17 @@ def perform(tables: Tables, request: Request[Any], now: int) -> Any:
         case Import():
             return import_session(tables, request)
         case ClaimDirectory():
-            epoch = tables.directory_epoch() + 1
-            tables.put_directory_epoch(epoch)
-            return DirectoryEpoch(epoch)
+            return _claim_directory(tables, request)
         case _:
             raise TypeError(f"{type(request).__name__} is no request that writes")
+
+
+def _claim_directory(tables: Tables, request: ClaimDirectory) -> DirectoryEpoch:
+    epoch = tables.directory_epoch() + 1
+    tables.put_directory_epoch(epoch)
+    if request.alone:
+        tables.release_all_but(frozenset(request.held))
+    return DirectoryEpoch(epoch)
 
 
 def _create(tables: Tables, request: Create, now: int) -> Created:

@@ -13,7 +13,6 @@ from session_store.entries import (
     Invoke,
     LlmUsage,
     LogEntry,
-    Question,
     Rewound,
     RunEnd,
     SystemItems,
@@ -69,7 +68,8 @@ class PodFacts:
     _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
     _paused_at: int | None = None
-    _question_parents_work: dict[str, bool] = field(default_factory=dict)
+    _rests_unfinished: bool = False
+    _run_children: list[str] = field(default_factory=list)
 
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
@@ -82,8 +82,8 @@ class PodFacts:
             case UserInput():
                 self.run_inputs.append(entry)
                 self.run_answers |= entry.answers is not None
-                self.parents_work |= entry.sender == self.parent_id
-                self.parents_work |= self._question_parents_work.get(entry.answers or "", False)
+                if entry.sender == self.parent_id:
+                    self._is_parents_work()
             case AssistantItems():
                 self._count_reply(entry)
             case LlmUsage():
@@ -95,8 +95,6 @@ class PodFacts:
             case SystemItems():
                 for item in entry.items:
                     self._take_item(item)
-            case Question():
-                self._question_parents_work[entry.question_id] = self.parents_work
             case RunEnd():
                 self._end_run(entry)
             case Rewound():
@@ -118,9 +116,16 @@ class PodFacts:
         self.run_requests = self.run_tokens = 0
         self.run_started, self.run_replied, self.run_answers = entry.ts, False, False
         self.run_inputs, self.run_text = [], ""
-        self._paused_at = None
-        continues = entry.trigger == "resume" and self.parents_work
+        self._paused_at, self._run_children = None, []
+        # The end of a wait, an answer and `resume` go on with what was begun; whatever else comes in with them.
+        continues = self.parents_work and (self._rests_unfinished or entry.trigger == "resume")
         self.parents_work = continues or any(served.sender == self.parent_id for served in entry.serves)
+
+    def _is_parents_work(self) -> None:
+        """The run turns out to serve the parent: so do the children that it has spawned already."""
+        self.parents_work = True
+        for pod_id in self._run_children:
+            self.children[pod_id].parents_work = True
 
     def _end_run(self, entry: RunEnd) -> None:
         kept = entry.seq - self._last_reply_seq <= 2  # its items (and usage) stand right before the end
@@ -128,6 +133,7 @@ class PodFacts:
             self.failed += 1
         self._awaited = frozenset(entry.waits_for or ())
         self._paused_at = entry.ts if entry.outcome == "paused" else None
+        self._rests_unfinished = entry.outcome in ("waiting_on_children", "waiting_on_user")
         if entry.outcome in ("cancelled", "withdrawn"):  # the same commit cancels the children
             for child in self.children.values():
                 child.concluded |= not child.detached
@@ -146,6 +152,7 @@ class PodFacts:
             self.children[data["pod_id"]] = ChildFact(
                 str(data.get("name", "")), bool(data.get("detached")), self.parents_work
             )
+            self._run_children.append(data["pod_id"])
         if "file" in data:
             seen = FileSeen(str(data["file"]["path"]), str(data["file"]["digest"]))
             self.seen[seen.path] = seen
@@ -165,7 +172,7 @@ class PodFacts:
         pod_id = str(event.get("pod_id"))
         child = self.children.get(pod_id)
         if child is not None and child.parents_work:
-            self.parents_work = True
+            self._is_parents_work()
         if concludes(event) and (child is None or event_seq(event) > child.after):
             self._conclude(pod_id)
             if pod_id in self._awaited:

@@ -55,7 +55,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.CALLING, s.CallsFinished): frozenset({Phase.CALLING, Phase.COMMITTING}),
     (Phase.CALLING, s.Appended): frozenset({Phase.CALLING, Phase.COMMITTING}),
     (Phase.CALLING, s.AppendRefused): _FENCED,
-    (Phase.CALLING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
+    (Phase.CALLING, s.AppendFailed): frozenset({Phase.STALLED}),
     (Phase.CALLING, s.DeadlinePassed): frozenset({Phase.CALLING}),
     (Phase.CALLING, s.ParkingAsked): frozenset({Phase.CALLING}),
     (Phase.CALLING, s.LeaseLost): _FENCED,
@@ -69,7 +69,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.RELEASING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.DeadlinePassed): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.Released): frozenset({Phase.GONE}),
-    (Phase.RELEASING, s.ReleaseRefused): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.GONE}),
+    (Phase.RELEASING, s.ReleaseRefused): _ANYTHING_NEXT,
     (Phase.RELEASING, s.LeaseLost): _FENCED,
 }
 

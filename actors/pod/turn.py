@@ -275,7 +275,6 @@ class TurnMachine:
         if wait is not None and free:
             self._end(Ending("waiting_on_children", waits_for=wait.pods, mode=wait.mode), commit)
             return
-        self._board = None
         if free:
             add_gap(self.state, commit)
         self._append(commit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -65,8 +66,13 @@ def typed_tool(
     touches: Callable[[ArgumentsT, ToolContext], str | None] = touches_nothing,
 ) -> TypedTool[ArgumentsT]:
     """The tool named after its arguments' class. `idempotent`: it may run again after a crash."""
-    spec = ToolSpec(name=accepts.__name__, description=accepts.says, parameters=parameters_of(accepts))
-    return TypedTool(accepts, work, spec, idempotent, touches)
+    return TypedTool(accepts, work, spec_of(accepts), idempotent, touches)
+
+
+@cache
+def spec_of(accepts: type[Arguments]) -> ToolSpec:
+    """What the model is told of the tool. Made once for each class: pydantic takes half a millisecond for it."""
+    return ToolSpec(name=accepts.__name__, description=accepts.says, parameters=parameters_of(accepts))
 
 
 def parameters_of(accepts: type[Arguments]) -> dict[str, Json]:

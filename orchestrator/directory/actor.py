@@ -19,6 +19,7 @@ from actors.protocol.tools import SpawnOrder
 from orchestrator.directory import facts as at
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
+from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
 from orchestrator.pods import PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
@@ -62,7 +63,7 @@ class DirectorySetup:
     clock: Clock
     ids: Ids
     alone: Callable[[], bool]
-    roots: frozenset[str] | None = None
+    roots: RootsFile | None = None
 
 
 @dataclass(slots=True)
@@ -194,10 +195,10 @@ class DirectoryActor:
 
     def __init__(self, setup: DirectorySetup) -> None:
         hosts = RayHosts(setup.pods, setup.alone)
-        self._service = DirectoryService(setup.store(), hosts, setup.settings.directory, setup.clock)
+        directory = setup.settings.directory
+        self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)
         self._orders = Orders(self._service, PodFactory(setup.settings, setup.specs), setup.ids)
-        roots = None if setup.roots is None else set(setup.roots)
-        self._started = asyncio.get_running_loop().create_task(self._start(roots))
+        self._started = asyncio.get_running_loop().create_task(self._start())
 
     async def ready(self) -> int:
         """The Directory's epoch, once it knows what there is."""
@@ -256,11 +257,11 @@ class DirectoryActor:
         await self.ready()
         return self._service.top()
 
-    async def _start(self, roots: set[str] | None) -> None:
+    async def _start(self) -> None:
         """Ray starts the process anew when this fails for good."""
         for tries_left in reversed(range(START_TRIES)):
             try:
-                await self._service.start(roots)
+                await self._service.start()
                 return
             except StoreError:
                 if not tries_left:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from actors.protocol.ids import Ids
 from actors.protocol.tools import SpawnOrder
 from orchestrator.directory import facts as at
-from orchestrator.directory.service import DirectoryService
+from orchestrator.directory.service import PAGE, DirectoryService
 from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.pods import OrderRefused, PodFactory
 from orchestrator.ports import NewPod
@@ -55,9 +55,8 @@ class Orders:
         """Durable when it returns; its start is under way. Raises `OrderFailed`."""
         create = _ordered(lambda: self._factory.root(new, self._ids.session()))
         created = await self._create(create)
-        roots = self._service.table.roots
-        if new.owner_run and roots is not None:
-            roots.add(created.session)
+        if new.owner_run:
+            self._service.adopt_root(created.session)
         if create.messages:
             await self._start_root(created)
         return MadePod(created.session, created.existed)
@@ -82,12 +81,14 @@ class Orders:
         row = await self._asked(lambda: self._service.row(session))
         if row is None:
             raise OrderFailed("not-found", f"There is no Pod with the id {session}.")
-        if row.status != "ended":
-            self._service.feed(at.Hinted((session,)))
         ended = await self._see_ended(session)
-        below = await self._asked(lambda: self._service.rows(Query(parent=session)))
-        living = [r.id for r in below if r.status != "ended" and not r.detached]
-        return all([ended, *await asyncio.gather(*(self.stop(child) for child in living))])
+        for _ in range(self._service.settings.max_depth):
+            tree = await self._asked(lambda: self._service.rows(Query(root=row.root_id, limit=PAGE)))
+            next_ones = topmost_living(tree, session)
+            if not next_ones:
+                return ended
+            ended &= all(await asyncio.gather(*(self._see_ended(child) for child in next_ones)))
+        return ended
 
     async def _start_root(self, created: Created) -> None:
         row = await self._asked(lambda: self._service.row(created.session))
@@ -138,6 +139,7 @@ class Orders:
 
     async def _see_ended(self, session: str) -> bool:
         service = self._service
+        service.feed(at.Hinted((session,)))
         if await self._ended_within(session, service.settings.stop_timeout):
             return True
         cause = f"It did not stop within {service.settings.stop_timeout:g} s."
@@ -176,6 +178,26 @@ class Orders:
             return await ask()
         except StoreUnavailable as error:
             raise OrderFailed("store", f"The store gives no answer: {error}") from error
+
+
+def topmost_living(tree: Sequence[PodRow], session: str) -> list[str]:
+    """Pods below `session`, not through a detached one, that have not ended while all between have.
+
+    Those are the ones that a cascade has reached: their parent's end carried the stop to them.
+    """
+    rows = {row.id: row for row in tree}
+
+    def reached(row: PodRow) -> bool:
+        above: PodRow | None = row
+        while above is not None and not above.detached:
+            if above.parent_id == session:
+                return True
+            above = rows.get(above.parent_id or "")
+            if above is not None and above.status != "ended":
+                return False
+        return False
+
+    return [row.id for row in tree if row.status != "ended" and reached(row)]
 
 
 def forced_within(settings: DirectorySettings) -> float:

@@ -16,6 +16,7 @@ from orchestrator.directory import facts as at
 from orchestrator.directory.closer import CloseFailure, close_session
 from orchestrator.directory.decide import decide, strangers
 from orchestrator.directory.ports import HostGone, Hosts
+from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.directory.state import Phase, Table
 from session_store.errors import Refused, StoreUnavailable
@@ -36,28 +37,38 @@ log = logging.getLogger("polypod.directory")
 class DirectoryService:
     """One Directory. `start` before anything else; every other call waits for it."""
 
-    def __init__(self, store: AsyncStore, hosts: Hosts, settings: DirectorySettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: AsyncStore,
+        hosts: Hosts,
+        settings: DirectorySettings,
+        clock: Clock,
+        roots: RootsFile | None = None,
+    ) -> None:
+        """`roots` None: every tree goes on here."""
         self.store = store
         self.settings = settings
         self.clock = clock
         self.table = Table(settings, epoch=0)
         self.alerts: deque[dict[str, Json]] = deque(maxlen=ALERTS)
         self._hosts = hosts
+        self._roots = roots
         self._ready = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._settled: Listeners[do.Settled] = {}
         self._moved: Listeners[None] = {}
         self._killed: set[str] = set()
 
-    async def start(self, roots: set[str] | None) -> None:
+    async def start(self) -> None:
         """Take an epoch, adopt what lives, line up what needs a Pod, fill the pool."""
-        self.table.epoch = (await self.store.execute(ClaimDirectory())).epoch
-        self.table.roots = roots
         found = await self._hosts.found()
+        held = tuple(h.session for f in found for h in f.held)
+        self.table.epoch = (await self.store.execute(ClaimDirectory(self._hosts.alone(), held))).epoch
+        self.table.roots = None if self._roots is None else self._roots.load()
         now = self.clock.monotonic()
         if not self._hosts.alone():
             self.table.leases_until = now + self.settings.lease + LEASE_MARGIN
-        rows = {r.id: r for r in await self._rows(Query(ids=tuple(h.session for f in found for h in f.held)))}
+        rows = {r.id: r for r in await self._rows(Query(ids=held))}
         for actor in found:
             rightful = tuple(h for h in actor.held if _is_current(rows.get(h.session), h.epoch))
             self.feed(at.Adopted(actor.actor_id, rightful, actor.bindings, actor.tainted))
@@ -104,7 +115,8 @@ class DirectoryService:
 
     def adopt_root(self, root: str) -> None:
         """Go on with this tree too."""
-        if self.table.roots is not None:
+        if self._roots is not None and self.table.roots is not None and root not in self.table.roots:
+            self._roots.add(root)
             self.table.roots.add(root)
 
     async def row(self, session: str) -> PodRow | None:
@@ -301,7 +313,7 @@ class DirectoryService:
             page = await self.store.execute(replace(query, cursor=cursor))
             rows += page.rows
             cursor = page.next
-            if cursor is None or (query.limit and query.limit < PAGE and len(rows) >= query.limit):
+            if cursor is None or len(rows) >= query.limit < PAGE:
                 break
         return rows
 

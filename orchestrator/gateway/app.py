@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from orchestrator.gateway import routes_events as events
 from orchestrator.gateway import routes_messages as messages
@@ -65,12 +66,11 @@ class _Methods:
     def __init__(self, gateway: Gateway, by_method: dict[str, Handler]) -> None:
         self._endpoints = {method: Endpoint(gateway, handler) for method, handler in by_method.items()}
 
-    async def __call__(self, scope: dict, receive: object, send: object) -> None:  # type: ignore[type-arg]
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        endpoint = self._endpoints.get(method)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(self._endpoints))})
-        await endpoint(scope, receive, send)  # type: ignore[arg-type]
+        await endpoint(scope, receive, send)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -124,13 +124,24 @@ def cancelled_view(entries: Sequence[LogEntry], seq: int) -> dict[str, Json]:
 
     `entries` begin with the run that was current, or behind the head of a Pod that was about to start one.
     """
-    done = [entry for entry in entries if entry.seq <= seq]
-    ends = [entry for entry in done if isinstance(entry, RunEnd)]
-    outcome = ends[-1].outcome if ends else None
-    back: dict[str, Json] = {}
-    for entry in done:
-        if isinstance(entry, Withdrawn) or (isinstance(entry, UserInput) and outcome == "withdrawn"):
-            back[entry.message_id] = to_plain(entry.segments)
+    outcome: str | None = None
+    inputs: dict[str, Json] = {}
+    queued: dict[str, Json] = {}
+    for entry in entries:
+        if entry.seq > seq:
+            break
+        match entry:
+            case Invoke():
+                inputs, queued, outcome = {}, {}, None
+            case UserInput():
+                inputs[entry.message_id] = to_plain(entry.segments)
+            case RunEnd():
+                queued, outcome = {}, entry.outcome
+            case Withdrawn():
+                queued[entry.message_id] = to_plain(entry.segments)
+            case _:
+                pass
+    back = {**inputs, **queued} if outcome == "withdrawn" else queued
     return {
         "outcome": outcome,
         "withdrawn": [{"message_id": message_id, "segments": segments} for message_id, segments in back.items()],

@@ -119,7 +119,8 @@ async def _awaited(call: Call, row: PodRow, message_id: str | None, wait: float)
         if state.state == "consumed":
             await _read_on(call, pod_id, fold, state.seq)
             if fold.is_over(row):
-                return json_response(result_view(row, fold.ended))
+                # The row of before the entries may still say `running`.
+                return json_response(result_view(await gateway.row(pod_id, tenant), fold.ended))
         return None
 
     async def of_last_run() -> Response | None:

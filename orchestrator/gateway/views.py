@@ -22,7 +22,7 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
         "parent_id": row.parent_id,
         "root_id": row.root_id,
         "status": row.status,
-        "owner": f"{row.id}#{row.epoch}" if row.owned else None,
+        "owner": f"{row.id}#{row.epoch}" if row.owned and row.status != "ended" else None,
         "generation": row.epoch,
         "head_seq": row.head,
         "usage": {

@@ -27,7 +27,7 @@ class StoreTable(Table):
 
     @model_validator(mode="after")
     def _known_scheme(self) -> StoreTable:
-        if self.url is not None and not self.url.startswith(("sqlite:", "postgresql://", "postgres://")):
+        if self.url is not None and not self.url.startswith(("sqlite:", "memory://", "postgresql://")):
             raise ValueError("is no store url. Use sqlite:PATH or postgresql://….")
         return self
 

@@ -122,6 +122,10 @@ class MemoryTables:
     def open_pods(self) -> int:
         return sum(s.open for s in self.states())
 
+    def release_all_but(self, held: frozenset[str]) -> None:
+        for session, kept in self.sessions.items():
+            kept.state.owned = kept.state.owned and session in held
+
     def directory_epoch(self) -> int:
         return self._directory_epoch
 

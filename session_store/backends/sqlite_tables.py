@@ -301,6 +301,13 @@ class SqliteTables:
     def open_pods(self) -> int:
         return int(self._db.execute("SELECT count(*) FROM sessions WHERE open = 1").fetchone()[0])
 
+    def release_all_but(self, held: frozenset[str]) -> None:
+        owned = [row[0] for row in self._db.execute("SELECT id FROM sessions WHERE owned = 1")]
+        for session in owned:
+            if session not in held:
+                self._write("UPDATE sessions SET owned = 0 WHERE id = ?", (session,))
+        self.forget()
+
     def directory_epoch(self) -> int:
         return self.meta("directory_epoch")
 

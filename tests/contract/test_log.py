@@ -149,6 +149,15 @@ def test_S13_unknown_kinds_are_kept(store: Store) -> None:
     assert store.execute(Read("s", after=3)).entries[0].body == encode_entry(entry)
 
 
+def test_a_directory_that_is_alone_gives_up_the_leases_of_the_dead(store: Store) -> None:
+    for session in ("a", "b"):
+        create(store, session)
+        store.execute(Open(session, 0))
+    epoch = store.execute(ClaimDirectory(alone=True, held=("a",))).epoch
+    assert (row(store, "a").owned, row(store, "b").owned) == (True, False)
+    assert store.execute(Open("b", epoch)).epoch == 2
+
+
 def test_only_the_newest_directory_opens(store: Store) -> None:
     create(store, "s")
     assert store.execute(Open("s", 0)).epoch == 1

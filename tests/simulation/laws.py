@@ -199,12 +199,13 @@ def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[i
     """
     owed: dict[int, tuple[str, str]] = {}
     allowed: set[int] = set()
-    work, work_children = False, set[str]()
+    work, unfinished, work_children, run_children = False, False, set[str](), set[str]()
     for entry in reference.entries:
         match entry:
             case Invoke():
                 served = any(s.sender == parent for s in entry.serves)
-                work = served or (entry.trigger == "resume" and work)
+                work = served or (work and (unfinished or entry.trigger == "resume"))
+                run_children = set()
             case UserInput(sender=sender):
                 work |= sender == parent
             case SystemItems():
@@ -212,8 +213,11 @@ def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[i
                 work |= any(e.get("pod_id") in work_children and not e.get("stale") for e in events)
             case ToolResults():
                 spawned = [r.data["pod_id"] for r in entry.results if r.name == "SpawnPod" and r.data]
-                work_children |= set(spawned) if work else set()
-            case RunEnd(outcome=outcome) if outcome not in ("waiting_on_children", "waiting_on_user", "stopped"):
+                run_children |= set(spawned)
+            case RunEnd(outcome="waiting_on_children" | "waiting_on_user"):
+                unfinished = True
+            case RunEnd(outcome=outcome) if outcome != "stopped":
+                unfinished = False
                 if work:
                     owed[entry.seq] = ("errored" if outcome == "errored" else "turn_ended", outcome)
                 elif outcome in _CANCELS and work_children:
@@ -226,6 +230,7 @@ def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[i
                 owed[entry.seq] = ("shut_down", "stopped")
             case _:
                 pass
+        work_children |= run_children if work else set()
     return owed, allowed
 
 

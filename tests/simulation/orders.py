@@ -30,17 +30,19 @@ class Watch:
     def __init__(self, world: World) -> None:
         self.world = world
         self._before = 0
+        self._inbox: tuple[Message, ...] = ()
+        self._done: set[tuple[str, str]] = set()
 
     def before(self, request: Append) -> None:
         self._before = len(self.world.references[request.session].entries)
         self._inbox = self._pending(request.session)
-        self._fold_run = self.world.references[request.session].fold.run_id
 
     def after(self, request: Append) -> None:
         reference = self.world.references[request.session]
         new = reference.entries[self._before :]
-        if not new and not request.cascade:
-            return
+        if (request.session, request.batch_id) in self._done:
+            return  # sent again: it took place before
+        self._done.add((request.session, request.batch_id))
         seen = [m for m in self._inbox if m.position <= request.inbox_cursor]
         for entry in new:
             if isinstance(entry, RunEnd) and entry.outcome not in ("cancelled", "withdrawn", "stopped"):

@@ -43,6 +43,7 @@ class Incarnation:
         self.session = lease.session
         self.epoch = lease.epoch
         self.alive = True
+        self.doubtful = False
         self._left = left
         entries = list(world.references[self.session].entries)
         restored = restore(entries)
@@ -157,6 +158,8 @@ class Incarnation:
             reply = world.execute(request)
         except Refused as refused:
             code, text = refused.code, refused.message
+            if code != "stale_epoch" and self.alive and not self.doubtful:
+                raise LawBroken(f"{self.tag}: the only writer is refused: {text}") from refused
             self._later("refusal", lambda: self.feed(st.AppendRefused(batch, code, text)))
             return
         if world.chance(0.03):
@@ -170,6 +173,7 @@ class Incarnation:
         if attempt < CLIENT_TRIES and self.world.rng.random() < 0.7:
             self._post(request, attempt + 1)
         else:
+            self.doubtful = True  # it may have been committed after all
             self._later("no answer", lambda: self.feed(st.AppendFailed(request.batch_id, "no answer")))
 
     def _release(self) -> None:

@@ -152,5 +152,5 @@ def texts(events: list[Event]) -> dict[str, str]:
 async def until(holds: Callable[[], bool], limit: float = 5.0) -> None:
     """Look until it holds."""
     async with asyncio.timeout(limit):
-        while not holds():  # noqa: ASYNC110  # nothing tells of it
+        while not holds():  # nothing tells of it
             await asyncio.sleep(0.01)

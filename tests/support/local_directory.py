@@ -18,6 +18,7 @@ from actors.tools.registry import build_toolbox
 from orchestrator.directory import facts as at
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
+from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.pods import PodFactory
@@ -235,10 +236,11 @@ class LocalWorld:
         self.alone = True
         self.lose_hints = False
         self.ids = CountingIds()
+        self.roots: RootsFile | None = None
         self._new_service()
 
     def _new_service(self) -> None:
-        self.service = DirectoryService(self.store, self.hosts, self.settings, SystemClock())
+        self.service = DirectoryService(self.store, self.hosts, self.settings, SystemClock(), self.roots)
         self.orders = Orders(self.service, PodFactory(self.runtime, tool_specs), self.ids)
 
     def actor(self, actor_id: str) -> LocalActor:
@@ -261,13 +263,17 @@ class LocalWorld:
             await asyncio.sleep(0.05)
 
     async def start(self, roots: set[str] | None = None) -> None:
-        await self.service.start(roots)
+        if roots is not None:
+            self.roots = RootsFile(self.folder / "roots")
+            self.roots.begin(frozenset(roots))
+            self._new_service()
+        await self.service.start()
 
-    async def restart_directory(self, roots: set[str] | None = None) -> None:
+    async def restart_directory(self) -> None:
         """The Directory's process dies and another takes its place."""
         await self.service.close()
         self._new_service()
-        await self.service.start(roots)
+        await self.service.start()
 
     async def create(self, prompt: str | None, **fields: Any) -> str:
         segments = () if prompt is None else (Segment("text", prompt),)

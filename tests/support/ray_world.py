@@ -49,7 +49,8 @@ class RayWorld:
             memory_root=str(folder / "memory"),
             default_model="scripted",
         )
-        self.options = ClusterOptions(folder / "home", f"sqlite://{folder}/home/store.db")
+        base = folder / "base"
+        self.options = ClusterOptions(base, f"sqlite://{base / 'store.db'}")
         self.cluster: Cluster = start_actors(self.settings, self.options)
         self._count = 0
 

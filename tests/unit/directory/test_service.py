@@ -392,6 +392,10 @@ async def test_only_the_trees_of_this_home_go_on(worlds: list, tmp_path: Path) -
     assert (row.status, row.owned, row.run_id) == ("running", False, None)
     world.service.adopt_root(strange)
     await world.until_status(strange, "idle")
+    await world.restart_directory()
+    assert world.service.table.roots == {mine, strange}
+    await world.restart_directory()
+    assert world.service.table.roots == {mine, strange}
 
 
 async def test_many_pods_in_few_actors(worlds: list, tmp_path: Path) -> None:

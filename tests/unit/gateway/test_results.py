@@ -122,8 +122,9 @@ def test_T01_a_cancel_gives_back_what_the_run_had_taken() -> None:
         Withdrawn("m2", given, seq=5),
         Withdrawn("later", given, seq=6),
     ]
+    earlier: list[LogEntry] = [Invoke("r0", "prompt", seq=1), UserInput(given, "m0", "user", seq=1)]
     back = [{"type": "text", "text": "x"}]
-    assert cancelled_view(entries, 5) == {
+    assert cancelled_view([*earlier, *entries], 5) == {
         "outcome": "withdrawn",
         "withdrawn": [{"message_id": "m1", "segments": back}, {"message_id": "m2", "segments": back}],
     }

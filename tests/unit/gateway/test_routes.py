@@ -257,6 +257,8 @@ async def test_L11_a_finished_pod_can_be_messaged_and_a_stopped_one_says_ended()
         stopped = await http.post("/v1/pods/kid/stop")
         assert stopped.status_code == 202
         kid.append(PodEnd("stopped"), consumes=("stop:kid",))
+        ended = (await http.get("/v1/pods/kid")).json()
+        assert (ended["status"], ended["owner"]) == ("ended", None)
         again = await http.post("/v1/pods/kid/stop", json={"reason": "sure"})
         assert again.status_code == 200
         assert again.json()["changed"] is False

@@ -25,6 +25,7 @@ async def test_T06_twenty_prompts_at_once_are_each_answered_in_a_turn_of_their_o
         assert sorted(taken) == sorted(f"m{n}" for n in range(20))
         assert len([e for e in log if isinstance(e, Invoke)]) == 20
         assert {r.json()["outcome"] for r in results} == {"finished"}
+        assert next(r.json() for m, r in enumerate(results) if f"m{m}" == taken[-1])["status"] == "idle"
         # Each got the text of its own turn: the order of the turns is the order of the log.
         assert [results[int(m[1:])].json()["text"] for m in taken] == [f"answer {n}" for n in range(1, 21)]
     await plane.pods.close()

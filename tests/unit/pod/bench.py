@@ -35,7 +35,9 @@ from session_store.items import AssistantItem, Text, ToolCall
 from session_store.messages import Message
 from session_store.reading import read_log
 from session_store.requests import (
+    Annotate,
     Append,
+    Appended,
     ClaimDirectory,
     Create,
     Deliver,
@@ -72,7 +74,7 @@ class Bench:
         self.now = 1_000_000
         self.store = MemoryStore(lambda: self.now)
         self.directory = self.store.execute(ClaimDirectory()).epoch
-        self.hold = False
+        self.hold, self.checked = False, True
         self.out: list[do.Instruction] = []
         self.moves: set[tuple[Phase, type[Any], Phase]] = set()
         self._count = 0
@@ -142,29 +144,49 @@ class Bench:
                 case _:
                     pass
         self.out.extend(said)
-        self.check_memory()
+        if self.checked:
+            self.check_memory()
 
     def commit(self) -> list[do.Instruction]:
-        """Carry out the append in flight (with `hold`)."""
+        """Carry out the append in flight, and what follows unless `hold`."""
         self.out = []
         self._commit()
+        while self.flight is not None and not self.hold:
+            self._commit()
         return self.out
 
     def _commit(self) -> None:
-        flight, self.flight = self.flight, None
-        assert flight is not None
-        values = [getattr(flight, f.name) for f in fields(flight)]
+        flight = self.take_flight()
         try:
-            reply = self.store.execute(Append(POD, self.epoch, values[1], values[0], *values[2:]))
+            reply = self._execute(flight)
         except Refused as refused:
             self._feed(st.AppendRefused(flight.batch_id, refused.code, refused.message))
             return
         self._feed(st.Appended(flight.batch_id, reply))
 
     def fail_append(self) -> list[do.Instruction]:
+        return self.feed(st.AppendFailed(self.take_flight().batch_id, "disk full"))
+
+    def take_flight(self) -> do.Append:
+        """The append in flight, which the store will not see."""
         flight, self.flight = self.flight, None
         assert flight is not None
-        return self.feed(st.AppendFailed(flight.batch_id, "disk full"))
+        return flight
+
+    def commit_unheard(self) -> None:
+        """The append in flight takes place; nobody hears of it."""
+        self._execute(self.take_flight())
+
+    def _execute(self, flight: do.Append) -> Appended:
+        values = [getattr(flight, f.name) for f in fields(flight)]
+        return self.store.execute(Append(POD, self.epoch, values[1], values[0], *values[2:]))
+
+    def write(self, *entries: LogEntry) -> None:
+        """Entries as the incarnation that holds the lease would commit them."""
+        self.store.execute(Append(POD, self.epoch, self.row.head, "written", entries))
+
+    def annotate(self) -> None:
+        self.store.execute(Annotate(POD, Extension("d", {}), "key", self.row.head))
 
     def check_memory(self) -> None:
         """Law 1: restore(log) equals what the machine holds."""
@@ -276,7 +298,14 @@ class Bench:
 
     @property
     def queue(self) -> list[str]:
-        return [m.message_id for m in self.store.execute(Pending(POD)).messages]
+        return [m.message_id for m in self.pending()]
+
+    def pending(self) -> tuple[Message, ...]:
+        return self.store.execute(Pending(POD)).messages
+
+    def wanted(self) -> bool:
+        """Whether the catalogue says that the session wants a Pod."""
+        return bool(self.store.execute(Query(ids=(POD,), needs_owner=True)).rows)
 
     @property
     def told(self) -> list[tuple[str, str | None]]:

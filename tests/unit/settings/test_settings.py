@@ -13,7 +13,7 @@ SCRIPTED = '[models.default]\nprovider = "scripted"\nscript = "demo.jsonl"\n'
 
 
 def load(folder: Path, text: str | None = None, **environ: str) -> Settings:
-    environ.setdefault("POLYPOD_HOME", str(folder / "home"))
+    environ.setdefault("POLYPOD_HOME", str(folder / "dot"))
     if text is not None:
         (folder / "polypod.toml").write_text(text, encoding="utf-8")
     return load_settings(folder, environ)
@@ -28,7 +28,7 @@ def refusal(folder: Path, text: str | None = None, **environ: str) -> SettingsEr
 def test_no_file_and_no_key_is_usable_and_says_what_is_missing(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.file is None
-    assert settings.store_url == f"sqlite://{tmp_path}/home/store.db"
+    assert settings.store_url == f"sqlite://{tmp_path}/dot/store.db"
     assert settings.gateway.port == 7420
     problem = settings.model_problem(None, {})
     assert problem is not None
