@@ -18,21 +18,8 @@ from tests.support.fake_gateway import ROOT, FakeGateway, served
 PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
-    "run",
-    "demo",
-    "serve",
-    "ps",
-    "tree",
-    "logs",
-    "doctor",
-    "send",
-    "stop",
-    "pause",
-    "resume",
-    "cancel",
-    "check",
-    "export",
-    "import",
+    *("run", "demo", "serve", "ps", "tree", "logs", "doctor", "send"),
+    *("stop", "pause", "resume", "cancel", "check", "export", "import"),
 ]
 
 
@@ -69,10 +56,19 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert f"usage: polypod {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "words",
-    [[], ["nope"], ["run"], ["logs"], ["ps", "--status", "odd"], ["run", "x", "--limit-requests", "many"], ["logs", "x", "--after", "-1"], ["send", "a", "b", "--steer", "--reject"]],
-)  # fmt: skip
+WRONG = [
+    [],
+    ["nope"],
+    ["run"],
+    ["logs"],
+    ["ps", "--status", "odd"],
+    ["run", "x", "--limit-requests", "many"],
+    ["logs", "x", "--after", "-1"],
+    ["send", "a", "b", "--steer", "--reject"],
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
 def test_wrong_use_is_exit_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert polypod(words) == 2
     said = capsys.readouterr()
