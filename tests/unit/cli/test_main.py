@@ -120,6 +120,59 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert done.stdout.startswith("    1 xxx")
 
 
+def test_a_run_whose_reader_goes_away_is_cancelled(tmp_path: Path) -> None:
+    def talks(fake: FakeGateway) -> None:
+        fake.stages.append(talks)
+        fake.write(ROOT, "assistant_items", request_id="r", items=[{"type": "text", "text": "x" * 100_000}])
+
+    def cancelled(fake: FakeGateway, path: str) -> None:
+        if path.endswith("/cancel"):
+            fake.set(status="idle")
+
+    fake = FakeGateway(stages=[lambda f: None, talks], on_post=cancelled)
+    with served(fake, tmp_path / "home"):
+        words = f"{' '.join(COMMAND)} --home {tmp_path / 'home'} run x | head -n 1"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, cwd=PROJECT, timeout=60)
+    assert done.stderr == ""
+    assert [path for path, _ in fake.posts] == ["/v1/pods", f"/v1/pods/{ROOT}/cancel"]
+
+
+def test_the_doctor_names_the_owner(tmp_path: Path) -> None:
+    with served(FakeGateway(), tmp_path / "home") as home:
+        done = run("doctor", "--json", "--home", str(home.path), OPENAI_API_KEY="sk-secret")
+    assert done.returncode == 0, done.stdout
+    findings = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
+    assert "owned by `serve`" in findings["home"]["found"]
+    assert "key in OPENAI_API_KEY" in findings["model"]["found"]
+    assert "sk-secret" not in done.stdout
+
+
+def test_the_doctor_says_what_is_wrong_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "polypod.toml").write_text("[gateway]\nprot = 1\n")
+    done = run("doctor", "--home", str(tmp_path))
+    assert done.returncode == 1
+    assert "did you mean `port`" in done.stdout.lower()
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_nothing_is_imported_under_an_owner(tmp_path: Path) -> None:
+    with served(FakeGateway(), tmp_path / "home") as home:
+        done = run("import", "nothing.jsonl", "--home", str(home.path))
+    assert done.returncode == 1
+    assert "which alone may write its store" in done.stderr
+
+
+@pytest.mark.parametrize(("text", "says"), [("", "the file is empty"), ("{}\n", "no header"), (None, "cannot be read")])
+def test_a_file_that_is_no_export_is_refused(tmp_path: Path, text: str | None, says: str) -> None:
+    file = tmp_path / "x.jsonl"
+    if text is not None:
+        file.write_text(text)
+    done = run("import", str(file), "--home", str(tmp_path / "home"))
+    assert done.returncode in (1, 2)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeGateway]:
     gateway = FakeGateway()
