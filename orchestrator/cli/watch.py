@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from orchestrator.cli.audience import Audience
 from orchestrator.cli.failure import CommandError, GatewayProblem, OwnerLost
 from orchestrator.cli.forest import Pod, Verdict, judge
 from orchestrator.cli.logs import entry_of
-from orchestrator.cli.narrator import Audience
 from orchestrator.cli.seam import Gateway, ServerEvent
 
 LOOK_EVERY = 0.25
