@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run as polypod
+from orchestrator.cli.watch import LOOK_AT_LEAST_EVERY, LOOK_EVERY, pause_after
 from tests.support.fake_gateway import CHILD, ROOT, FakeGateway, served
 
 Stage = Callable[[FakeGateway], None]
@@ -245,3 +246,9 @@ def test_send_waits_for_the_run_when_asked(fake: FakeGateway, home: str, capsys:
 
 def _interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_look_that_was_slow_once_does_not_blind_the_run() -> None:
+    assert pause_after(0.01) == LOOK_EVERY
+    assert pause_after(0.1) == pytest.approx(0.9)
+    assert pause_after(10.0) == LOOK_AT_LEAST_EVERY
