@@ -43,8 +43,9 @@ def drawing() -> str:
         [
             "# The turn machine",
             "",
-            "Drawn by `scripts/draw_states.py` from `actors/pod/transitions.py`; a test keeps it true. What a move",
-            "does is in `actors/pod/turn.py`; a pair that is not in the table raises `IllegalStimulus` and changes nothing.",
+            "Drawn by `scripts/draw_states.py` from `actors/pod/transitions.py`; a test keeps it true.",
+            "What a move does is in `actors/pod/turn.py`. A pair that is not in the table raises",
+            "`IllegalStimulus` and changes nothing.",
             "",
             *phases,
             "",

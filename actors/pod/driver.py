@@ -271,6 +271,7 @@ class PodDriver:
             hidden=self._parts.hidden,
             heard=frozenset(facts.heard),
             read_positions=dict(facts.read_positions),
+            concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
         )
 
     async def _look(self) -> None:
