@@ -145,11 +145,13 @@ def test_what_was_ordered_reaches_the_gateway(fake: FakeGateway, home: str, tmp_
     )
 
 
-@pytest.mark.parametrize(("status", "code"), [(422, 2), (409, 1), (429, 1)])
+@pytest.mark.parametrize(
+    ("kind", "status", "code"), [("invalid", 422, 2), ("invalid", 409, 2), ("busy", 409, 1), ("limit", 429, 1)]
+)
 def test_a_refusal_is_one_plain_line(
-    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str], status: int, code: int
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str], kind: str, status: int, code: int
 ) -> None:
-    fake.problem = {"type": "urn:polypod:invalid", "status": status, "detail": "There is no model `x`."}
+    fake.problem = {"type": f"urn:polypod:{kind}", "status": status, "detail": "There is no model `x`."}
     assert polypod(["--home", home, "run", "count", "--model", "x"]) == code
     assert capsys.readouterr().err == "polypod: There is no model `x`.\n"
 
