@@ -165,9 +165,9 @@ def _ray_environment() -> Iterator[None]:
 
 
 def _hush() -> None:
-    """Ray prints to our stdout whenever a worker dies; that is not for the terminal of a run, and not to be turned off.
+    """Ray prints to our stdout whenever a worker dies, which is not for the terminal of a run; nothing turns it off.
 
-    Its own filter of such lines (RAY_DEDUP_LOGS_SKIP_REGEX) is read when Ray is imported, so it is set where it is kept.
+    Its filter of such lines (RAY_DEDUP_LOGS_SKIP_REGEX) is read when Ray is imported, so it is set where it is kept.
     """
     try:
         from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator  # lazy: Ray, see above
