@@ -2,6 +2,8 @@
 
 Ray is started from the main thread (its processes watch the thread that started them); the gateway and the watch over
 the store have an event loop in a thread of their own, so that the command is free to be a client like any other.
+
+Importing this module does not import Ray, as in `cluster`.
 """
 
 from __future__ import annotations
@@ -14,9 +16,8 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from orchestrator.client import RayControlPlane
 from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
@@ -29,6 +30,9 @@ from orchestrator.store_watch import StoreWatch
 from session_store.items import Json
 from session_store.opening import lock_path, sqlite_path
 from session_store.requests import AsyncStore, PodLimits, Query
+
+if TYPE_CHECKING:
+    from orchestrator.client import RayControlPlane
 
 START_LIMIT = 30.0
 CLOSE_LIMIT = 10.0
