@@ -41,8 +41,9 @@ async def test_S14_an_abandoned_run_is_taken_on_by_an_order_not_by_a_prompt(
     abandoned: bool, kind: MessageKind, adopts: bool
 ) -> None:
     memory = MemoryStore(lambda: 1)
-    create(memory, "s")
-    if abandoned:
+    if not abandoned:
+        create(memory, "s")
+    else:
         running(memory, "s")
         memory.execute(ClaimDirectory(alone=True))
     plane = Plane(memory)
