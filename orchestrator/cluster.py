@@ -152,6 +152,7 @@ def _ray_environment() -> Iterator[None]:
     wanted: dict[str, str | None] = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_worker_niceness": "0",  # at Ray's 15 a busy machine starves the store and every lease
         "RAY_preload_python_modules": ",".join(PRELOADED),
         "PYTHONDONTWRITEBYTECODE": None,  # without bytecode every process starts a second later
         "PYTHONPATH": _python_path(),
