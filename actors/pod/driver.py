@@ -20,7 +20,7 @@ from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.ids import Clock
 from actors.protocol.live import TOOL_BLOCK, Alert
-from actors.protocol.model import Model, ModelError, ModelRequest
+from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
@@ -83,7 +83,7 @@ class PodDriver:
         self._deadline: asyncio.TimerHandle | None = None
         self._finished: list[tuple[int, ToolOutcome]] = []
         self._hinted = self._looking = False
-        self._encoded: list[bytes] = []
+        self._encoded = GrowingHistory()
         self._removals = 0
         self._alerts = 0
 
@@ -210,7 +210,7 @@ class PodDriver:
     def _model_request(self, order: do.SendRequest) -> ModelRequest:
         history = self.machine.state.history
         if history.removals != self._removals:
-            self._encoded, self._removals = [], history.removals
+            self._encoded, self._removals = GrowingHistory(), history.removals
         encode = self._parts.model.encode
         self._encoded.extend(encode(item) for item in history.items[len(self._encoded) :])
         return ModelRequest(
