@@ -46,9 +46,13 @@ def main() -> int:
             _note(f"{name} ...")
             _run_apart(name, chosen.quick, reports, failed)
         if not chosen.json:
-            print(as_text(reports[name]) + "\n" if name in reports else f"== {name} failed\n{failed[name]}\n", flush=True)
+            print(
+                as_text(reports[name]) + "\n" if name in reports else f"== {name} failed\n{failed[name]}\n", flush=True
+            )
     if chosen.json:
-        print(json.dumps({"machine": before, "reports": {n: as_plain(r) for n, r in reports.items()}, "failed": failed}))
+        print(
+            json.dumps({"machine": before, "reports": {n: as_plain(r) for n, r in reports.items()}, "failed": failed})
+        )
     if chosen.report is not None:
         chosen.report.write_text(_document(before, list(reports.values()), failed))
     return 1 if failed else 0

@@ -1,9 +1,10 @@
 """A model server that costs next to nothing and measures itself: OpenAI Chat Completions, streamed.
 
 It runs in a process of its own. `POST /<key>/<steps>/v1/chat/completions` answers with a tool call until the history in
-the request holds `<steps>` replies, then with text; `<steps>+<ms>` makes it wait so long before each reply. `GET /<key>` gives the recorded moments of that key as JSON:
-`[[arrival of the request line, end of the reply], …]` in nanoseconds of one monotonic clock. What a client spends
-between the end of one reply and the arrival of its next request is the client's own time.
+the request holds `<steps>` replies, then with text; `<steps>+<ms>` makes it wait so long before each reply.
+`GET /<key>` gives the recorded moments of that key as JSON: `[[arrival of the request line, end of the reply], …]` in
+nanoseconds of one monotonic clock. What a client spends between the end of one reply and the arrival of its next
+request is the client's own time.
 """
 
 from __future__ import annotations

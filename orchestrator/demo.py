@@ -22,6 +22,7 @@ LEAST_CHILDREN = 6
 _FOLDERS = 4
 _WALK_LIMIT = 20_000
 _SECONDS = 15
+_PACKED = 4
 _LEFT_OUT = (".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".tox", "target", "*_cache", ".cache")
 _LANGUAGES = (
     "py Python pyi Python js JavaScript mjs JavaScript ts TypeScript tsx TypeScript c C h C cc C++ cpp C++ hpp C++ "
@@ -104,7 +105,9 @@ def settings_for(script_name: str, folder: Path) -> str:
         "# Written by `polypod demo`.\n"
         f'[models.{MODEL}]\nprovider = "scripted"\nscript = {json.dumps(script_name)}\n\n'
         f"[profiles.default]\nmodel = {json.dumps(MODEL)}\n"
-        f"workspace = {json.dumps(str(folder), ensure_ascii=False)}\n"
+        f"workspace = {json.dumps(str(folder), ensure_ascii=False)}\n\n"
+        "# Four to a process, to be quick on a small machine; without this line each Pod has its own.\n"
+        f"[directory]\npods_per_actor = {_PACKED}\n"
     )
 
 

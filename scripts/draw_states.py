@@ -1,19 +1,17 @@
 """Draw the turn machine's table of moves as a Mermaid diagram into docs/turn-machine.md.
 
-scripts/draw_states.py           write the file
-scripts/draw_states.py --check   say whether it is up to date (exit 1 if not)
+python -m scripts.draw_states           write the file
+python -m scripts.draw_states --check   say whether it is up to date (exit 1 if not)
 """
 
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+from actors.pod.transitions import TRANSITIONS, Phase
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "docs" / "turn-machine.md"
-
-sys.path.insert(0, str(ROOT))
-
-from actors.pod.transitions import TRANSITIONS, Phase  # noqa: E402
 
 PHASES = {
     Phase.NEW: "restored from the log, not begun",
@@ -43,8 +41,9 @@ def drawing() -> str:
         [
             "# The turn machine",
             "",
-            "Drawn by `scripts/draw_states.py` from `actors/pod/transitions.py`; a test keeps it true. What a move",
-            "does is in `actors/pod/turn.py`; a pair that is not in the table raises `IllegalStimulus` and changes nothing.",
+            "Drawn by `scripts/draw_states.py` from `actors/pod/transitions.py`; a test keeps it true.",
+            "What a move does is in `actors/pod/turn.py`. A pair that is not in the table raises",
+            "`IllegalStimulus` and changes nothing.",
             "",
             *phases,
             "",
@@ -67,7 +66,7 @@ def main(arguments: list[str]) -> int:
     text = drawing()
     if "--check" in arguments:
         current = FILE.exists() and FILE.read_text(encoding="utf-8") == text
-        print(f"{FILE.relative_to(ROOT)} is {'up to date' if current else 'out of date: run scripts/draw_states.py'}")
+        print(f"{FILE.relative_to(ROOT)} is {'up to date' if current else 'out of date'}")
         return 0 if current else 1
     FILE.parent.mkdir(exist_ok=True)
     FILE.write_text(text, encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.pod.ports import DirectoryPort
 from actors.protocol.ids import is_session_id
 from actors.protocol.tools import CallKey, ChildrenError, ChildView, SpawnOrder
@@ -33,13 +35,15 @@ class StoreChildren:
         body = {"segments": [{"type": "text", "text": message}]}
         prompt = Message(f"send:{key}", "prompt", self._session, body)
         try:
-            await self._store.execute(Deliver(row.id, prompt, limits=self._limits))
+            delivered = await self._store.execute(Deliver(row.id, prompt, limits=self._limits))
         except ConditionFailed as error:
             raise ChildrenError(_refusal(row, error)) from error
         except (Refused, StoreUnavailable) as error:
             raise ChildrenError(f"The message to {row.name} could not be delivered: {error}") from error
         await self._directory.hint((row.id,))
-        return await self._view(row)
+        view = await self._view(row)
+        # Asked again after a crash, the head of now may be beyond the end of the run that the message has had.
+        return replace(view, head=0) if delivered.existed else view
 
     async def read_output(self, key: CallKey, pod: str, after: int | None) -> tuple[str, int]:
         row = await self._descendant(pod)

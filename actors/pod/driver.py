@@ -79,6 +79,7 @@ class PodDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
+        self._over: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._finished: list[tuple[int, ToolOutcome]] = []
         self._hinted = self._looking = False
@@ -117,18 +118,19 @@ class PodDriver:
             self.settled.set_result(None)
         self.resting_since = self._shared.clock.monotonic() if isinstance(instruction, do.Rest) else None
         match instruction:
-            case do.Append():
+            case do.Append(entries=entries):
+                self._settle_text(entries)
                 self._spawn(self._append(instruction))
             case do.SendRequest():
+                self._settle_text(())
+                self._over = instruction.request_id
                 self._request = self._spawn(self._send(instruction))
             case do.AbortRequest():
-                if self._request is not None:
-                    self._request.cancel()
+                _cut_off(self._request)
             case do.RunCalls(message, indexes):
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
-                if self._calls is not None:
-                    self._calls.cancel()
+                _cut_off(self._calls)
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -180,6 +182,12 @@ class PodDriver:
                     self.live.committed_blocks({f"{TOOL_BLOCK}{r.call_seq}.{r.index}" for r in results})
                 case _:
                     pass
+
+    def _settle_text(self, entries: tuple[LogEntry, ...]) -> None:
+        """The last request is over: watchers forget what it said unless these entries commit it."""
+        over, self._over = self._over, None
+        if over is not None and not any(isinstance(e, AssistantItems) and e.request_id == over for e in entries):
+            self.live.discard(over)
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
@@ -271,6 +279,7 @@ class PodDriver:
             hidden=self._parts.hidden,
             heard=frozenset(facts.heard),
             read_positions=dict(facts.read_positions),
+            concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
         )
 
     async def _look(self) -> None:
@@ -341,6 +350,12 @@ class PodDriver:
             await asyncio.wait(waiting, timeout=ABORT_LIMIT)
         if not self.settled.done():
             self.settled.set_result(None)
+
+
+def _cut_off(task: asyncio.Task[None] | None) -> None:
+    """Cancel it once it has begun: a task that never began could not answer."""
+    if task is not None:
+        asyncio.get_running_loop().call_soon(task.cancel)
 
 
 async def _cancel_within(work: asyncio.Future[None], limit: float) -> None:

@@ -73,8 +73,8 @@ class PodHost:
         """Take the session's next epoch, restore it and run it; returns once the Pod has settled."""
         self.bindings += 1
         try:
-            lease = await self._parts.store.execute(Open(session, directory_epoch, replaces))
-            driver = await self._restore(lease)
+            lease, entries = await self._open(session, directory_epoch, replaces)
+            driver = self._restore(lease, entries)
         except Refused as error:
             return Bound(code=error.code, message=error.message)
         except StoreUnavailable as error:
@@ -144,8 +144,18 @@ class PodHost:
             await self.drop(session, "the actor ends")
         await self._parts.close()
 
-    async def _restore(self, lease: Lease) -> PodDriver:
-        entries = await self._log(lease.session)
+    async def _open(self, session: str, directory_epoch: int, replaces: int | None) -> tuple[Lease, list[LogEntry]]:
+        """Take the lease and read the log side by side; what was written in between is read after."""
+        store = self._parts.store
+        lease, found = await asyncio.gather(
+            store.execute(Open(session, directory_epoch, replaces)), store.execute(Read(session))
+        )
+        stored = list(found.entries)
+        if not stored or stored[-1].seq < lease.head:
+            stored += (await store.execute(Read(session, len(stored)))).entries
+        return lease, [decode_entry(e.body, e.seq, e.ts) for e in stored]
+
+    def _restore(self, lease: Lease, entries: list[LogEntry]) -> PodDriver:
         state = restore(entries)
         config = PodConfig.read(state.history.config)
         facts = PodFacts(config.parent_id)
@@ -163,10 +173,6 @@ class PodHost:
             tuple(Path(p) for p in self._parts.hidden()),
         )
         return PodDriver(TurnMachine(config, state, facts, lease, toolbox.idempotent), self._parts, parts)
-
-    async def _log(self, session: str) -> list[LogEntry]:
-        found = await self._parts.store.execute(Read(session))
-        return [decode_entry(e.body, e.seq, e.ts) for e in found.entries]
 
     async def _run(self, session: str, driver: PodDriver) -> None:
         quit_order = Quit("fenced", "the Pod's shell failed")

@@ -41,7 +41,8 @@ class ToolContext:
     `forbidden` are resolved folders that no general tool may write (memory, staging); `hidden` are those that none may
     read either (the home with the store and its secret). `heard` holds the ids of the Pods whose conclusion an earlier
     WaitForPods result of this log listed or an earlier wait ended on; `read_positions` maps a Pod's id to the seq up to
-    which the last successful ReadPodOutput of this log read it.
+    which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
+    in this log: what they do since is for somebody else, and this Pod would not be told of its end.
     """
 
     key: CallKey
@@ -58,6 +59,7 @@ class ToolContext:
     hidden: tuple[Path, ...] = ()
     heard: frozenset[str] = frozenset()
     read_positions: Mapping[str, int] = field(default_factory=dict)
+    concluded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

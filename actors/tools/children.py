@@ -6,6 +6,7 @@ All are idempotent: their effect is keyed by the call.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -121,7 +122,8 @@ def child_tools(children: Children, limits: ToolLimits) -> tuple[Tool, ...]:
         return ToolOutcome("ok", f"{view.name} ({view.pod_id}) is {view.status}", None, {"concluded": concluded})
 
     async def wait(arguments: WaitForPods, context: ToolContext) -> ToolOutcome:
-        views = await _told(children.list(context.key.session))
+        found = await _told(children.list(context.key.session))
+        views = [replace(v, concluded=v.concluded or v.pod_id in context.concluded) for v in found]
         return wait_for(arguments, views, context.heard, limits.outcome_text)
 
     async def listing(arguments: ListPods, context: ToolContext) -> ToolOutcome:

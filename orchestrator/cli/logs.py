@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,8 @@ from orchestrator.cli.seam import Gateway
 from orchestrator.cli.story import Entry, raw_line, tell
 
 PAGE = 500
+RECONNECT = 0.5
+"""Seconds before a stream that ended is asked for again."""
 
 
 def logs(options: Namespace) -> int:
@@ -76,7 +79,7 @@ def _print_stored(reader: Reader, pod_id: str, after: int, printer: _Printer) ->
 
 
 def _follow(gateway: Gateway, pod_id: str, after: int, printer: _Printer) -> int:
-    """Go on with the event stream until Ctrl-C, or until the owner of the home ends."""
+    """Go on with the event stream until Ctrl-C, or until the Pod or the owner of the home ends."""
     while True:
         try:
             for event in gateway.stream(f"/v1/pods/{pod_id}/events", {"after": after}):
@@ -85,6 +88,9 @@ def _follow(gateway: Gateway, pod_id: str, after: int, printer: _Printer) -> int
                     after = int(entry["seq"])
                     printer.entry(entry)
                     printer.out.flush()
+                    if entry.get("type") == "pod_end":
+                        return FINISHED
+            time.sleep(RECONNECT)
             gateway.get("/healthz")  # the stream may end while the owner lives: go on where it ended
         except OwnerLost:
             raise CommandError(f"the owner of the home has ended; the log is shown up to entry {after}") from None

@@ -62,11 +62,11 @@ def _handler(place: str) -> Callable[[argparse.Namespace], int]:
 def _explained(error: Exception) -> tuple[int, str]:
     """Errors of other packages by name, so that none need be imported to know them."""
     match type(error).__name__:
-        case "SettingsError" | "HomeError":
+        case "SettingsError" | "HomeError" | "CannotListen" | "NotLoopback" | "UnknownStoreUrl":
             return USAGE, str(error)
         case "StoreDamaged":
             return FAILED, f"{error}\n`polypod check` says what is damaged; `polypod export` saves what can be read"
-        case "NewerSchema" | "StoreUnavailable" | "StoreError" | "ControlPlaneError" | "UnknownSession":
+        case "ClusterError" | "LockHeld" | "NewerSchema" | "StoreUnavailable" | "UnknownSession":
             return FAILED, str(error)
         case name:
             return FAILED, f"unexpected {name}: {error}\nrun again with --debug for the whole story"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from rich.cells import cell_len
 
+from actors.protocol.live import TOOL_BLOCK
+from orchestrator.cli.audience import Ending
 from orchestrator.cli.cells import align, clean, count, cut, duration, one_line
 from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
@@ -27,42 +29,6 @@ SLOW_CALL = 3.0
 LINE = 140
 """Cells of what is told of another Pod than the root, however wide the screen is."""
 _LABEL = 28
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a watched run ended: the root's result (`status, outcome, text, error?`), the whole tree, seconds taken.
-
-    `questions` as in the inbox; `paused` are the Pods that wait for `resume`.
-    """
-
-    root_id: str
-    result: Mapping[str, Any]
-    pods: Sequence[Pod]
-    seconds: float
-    questions: Sequence[Mapping[str, Any]] = ()
-    paused: Sequence[Pod] = ()
-
-
-class Audience(Protocol):
-    """What is told of a run."""
-
-    def pods(self, pods: Sequence[Pod]) -> None:
-        """The tree as it is now."""
-
-    def entry(self, pod_id: str, entry: Entry) -> None:
-        """A committed entry, each once and in order within its Pod."""
-
-    def live(self, pod_id: str, name: str, data: Mapping[str, Any]) -> None:
-        """`delta`, `retry`, `discard` or `alert`."""
-
-    def say(self, text: str) -> None:
-        """A word of the command itself."""
-
-    def tick(self) -> None:
-        """Time has passed."""
-
-    def end(self, ending: Ending) -> None: ...
 
 
 @dataclass(slots=True)
@@ -215,6 +181,8 @@ class Narrator:
     def _delta(self, data: Mapping[str, Any]) -> None:
         teller = self._teller(self._root_id)
         block, offset, text = str(data.get("block")), int(data.get("offset") or 0), str(data.get("text") or "")
+        if block.startswith(TOOL_BLOCK):
+            return  # what a tool prints is folded into the line of its call
         done = teller.printed.get(block, 0)
         if offset > done or offset + len(text) <= done:
             return  # a gap (the entry brings the whole text), or nothing new
@@ -270,57 +238,6 @@ class Narrator:
         if self._open_line:
             self._screen.line()
             self._open_line = False
-
-
-class JsonNarrator:
-    """Tells programs: one JSON object a line, the result as the last. Live text comes with its entry."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._statuses: dict[str, str] = {}
-
-    def pods(self, pods: Sequence[Pod]) -> None:
-        for pod in pods:
-            known = self._statuses.get(pod["id"])
-            self._statuses[pod["id"]] = pod["status"]
-            if known is None:
-                self._tell({"event": "pod", "pod_id": pod["id"], "pod": pod})
-            elif known != pod["status"]:
-                self._tell({"event": "status", "pod_id": pod["id"], "status": pod["status"]})
-
-    def entry(self, pod_id: str, entry: Entry) -> None:
-        self._tell({"event": "entry", "pod_id": pod_id, "entry": entry})
-
-    def live(self, pod_id: str, name: str, data: Mapping[str, Any]) -> None:
-        if name != "delta":
-            self._tell({"event": name, "pod_id": pod_id, **data})
-
-    def say(self, text: str) -> None:
-        self._tell({"event": "note", "message": text})
-
-    def tick(self) -> None:
-        """Time alone is no news."""
-
-    def end(self, ending: Ending) -> None:
-        result = ending.result
-        self._tell(
-            {
-                "pod_id": ending.root_id,
-                "status": result.get("status"),
-                "outcome": result.get("outcome"),
-                "text": result.get("text"),
-                **({"error": result["error"]} if result.get("error") else {}),
-                "usage": usage_of(ending.pods),
-                "pods": len(ending.pods),
-                "seconds": round(ending.seconds, 3),
-                "questions": list(ending.questions),
-                "paused": [{"pod_id": pod["id"], "pod_name": pod.get("name")} for pod in ending.paused],
-            }
-        )
-
-    def _tell(self, value: Mapping[str, Any]) -> None:
-        self._screen.json(value)
-        self._screen.flush()
 
 
 def _without_command(summary: str) -> str:

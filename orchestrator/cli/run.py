@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.arguments import LIMITS
+from orchestrator.cli.audience import Audience, JsonNarrator
 from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of, with_model, working_folder
 from orchestrator.cli.failure import UsageError
-from orchestrator.cli.narrator import Audience, JsonNarrator, Narrator
+from orchestrator.cli.narrator import Narrator
 from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import home_of
 from orchestrator.cli.running import Journey, follow_to_end

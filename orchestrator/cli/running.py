@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from orchestrator.cli.audience import Audience, Ending, Silence
 from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of
 from orchestrator.cli.failure import (
     FAILED,
@@ -20,7 +21,6 @@ from orchestrator.cli.failure import (
     OwnerLost,
 )
 from orchestrator.cli.forest import Pod, Verdict, judge
-from orchestrator.cli.narrator import Audience, Ending
 from orchestrator.cli.watch import TreeWatch, tree_of
 from orchestrator.home import Home
 
@@ -53,6 +53,8 @@ def follow_to_end(journey: Journey) -> int:
             watch, verdict, pods = _follow(journey, watch)
         except KeyboardInterrupt:
             return _cancelled(journey, watch)
+        except BrokenPipeError:
+            return _unheard(journey, watch)
         code = _tell_end(journey, verdict, pods)
         try:
             _stay_for_joined(journey)
@@ -126,6 +128,21 @@ def _cancelled(journey: Journey, watch: TreeWatch) -> int:
     except KeyboardInterrupt:
         pass
     return INTERRUPTED
+
+
+def _unheard(journey: Journey, watch: TreeWatch) -> int:
+    """The reader of the output went away (`| head`): nobody waits for this run any more, so it is cancelled."""
+    journey.audience, journey.heads = Silence(), watch.told
+    quiet = _watch(journey)
+    try:
+        journey.link.gateway.post(f"/v1/pods/{journey.root_id}/cancel", {"clear_queue": True})
+        quiet.follow(CANCEL_LIMIT)
+        _stay_for_joined(journey)
+    except (CommandError, KeyboardInterrupt):
+        pass
+    finally:
+        quiet.close()
+    return FAILED
 
 
 def _stay_for_joined(journey: Journey) -> None:

@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from orchestrator.cli.audience import Audience
 from orchestrator.cli.failure import CommandError, GatewayProblem, OwnerLost
 from orchestrator.cli.forest import Pod, Verdict, judge
 from orchestrator.cli.logs import entry_of
-from orchestrator.cli.narrator import Audience
 from orchestrator.cli.seam import Gateway, ServerEvent
 
 LOOK_EVERY = 0.25
+LOOK_AT_LEAST_EVERY = 2.0
+"""Seconds between two looks at most: a look that was slow once (a store that restarts) must not blind the run."""
 STREAMS = 16
 PAGE = 500
 CONFIRM = 2.5
@@ -194,5 +196,10 @@ class TreeWatch:
             except CommandError as error:
                 self._queue.put(error)
                 return
-            # A large tree is looked at less often, so that watching costs at most a tenth of the time.
-            self._stopped.wait(max(LOOK_EVERY, 9 * (time.monotonic() - started)))
+            self._stopped.wait(pause_after(time.monotonic() - started))
+
+
+def pause_after(took: float) -> float:
+    """Seconds until the next look after one that took `took` s: a large tree is looked at less often, so that watching
+    costs a tenth of the time."""
+    return min(max(LOOK_EVERY, 9 * took), LOOK_AT_LEAST_EVERY)

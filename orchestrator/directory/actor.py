@@ -21,10 +21,10 @@ from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import PodFactory, ToolCatalogue
+from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
-from session_store.codec import from_plain
+from session_store.codec import from_plain, prepare
 from session_store.errors import StoreError
 from session_store.items import Json
 from session_store.lock import start_time
@@ -36,7 +36,7 @@ MAX_CALLS = 10_000
 """Calls under way at one time: every spawn and every waiting `where` is one."""
 GONE_WAIT = 1.0
 """Seconds that a killed process on this node has to vanish."""
-PROBE_LIMIT = 2.0
+PROBE_LIMIT = 5.0
 """Seconds that an actor of an earlier Directory has to say what it holds."""
 START_TRIES = 5
 
@@ -132,7 +132,10 @@ class RayHosts:
     async def kill(self, actor_id: str) -> bool:
         process = self._known.pop(actor_id, None)
         if process is None:
-            return True
+            try:
+                process = _Process(ray.get_actor(PREFIX + actor_id, namespace=NAMESPACE))
+            except ValueError:
+                return True
         here = self._is_here(process)
         gone = await self._vanish(process) if here else False
         ray.kill(process.handle, no_restart=True)
@@ -194,6 +197,8 @@ class DirectoryActor:
     """The methods that Pods, gateways and the command line call. Plain data in and out; refusals are data."""
 
     def __init__(self, setup: DirectorySetup) -> None:
+        prepare()
+        setup.specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, before anyone waits for it
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.pod.endings import Commit, Ending, cancel_run, end_run, stop_pod
+from actors.pod.endings import Commit, Ending, cancel_run, end_run, stop_pod, withdraw_cancelled
 from actors.pod.facts import PodFacts
-from actors.pod.openings import open_run
+from actors.pod.openings import open_run, void
 from actors.pod.state import Identity, PodState
 from actors.protocol.config import PodConfig
 from orchestrator.directory.state import CloseKind
@@ -66,11 +66,20 @@ def _died(state: PodState, problem: Problem, run_id: str) -> Commit | None:
         if starts_run(fold, state.messages):
             commit = open_run(state, run_id)
             _foresee(state, commit)
-        elif state.aimed("cancel") is not None and fold.run_id is not None:
-            return end_run(state, cancel_run(state, "cancel"), commit)
+        elif state.cancelled_rest() is not None:
+            return _cancelled(state, commit)
         else:
-            return None
+            controls = state.void_controls()
+            return void(state, controls) if controls else None
+    if state.order() == "cancel":
+        return _cancelled(state, commit)  # accepted before the Pod was given up: that is how its run ends
     return end_run(state, Ending("errored", problem), commit)
+
+
+def _cancelled(state: PodState, commit: Commit) -> Commit:
+    end_run(state, cancel_run(state, "cancel"), commit)
+    withdraw_cancelled(state, commit)
+    return commit
 
 
 def _foresee(state: PodState, commit: Commit) -> None:

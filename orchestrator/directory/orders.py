@@ -23,6 +23,7 @@ STORE_WAIT = 0.2
 """Seconds before the first of them; doubling."""
 POLL = 0.5
 """Seconds between looks at a Pod that is being stopped, should a move go unseen."""
+PARENTS_KEPT = 256
 
 ReplyT = TypeVar("ReplyT")
 
@@ -50,6 +51,7 @@ class Orders:
         self._factory = factory
         self._ids = ids
         self._spawns: dict[str, asyncio.Task[str]] = {}
+        self._parents: dict[tuple[str, int], PodRow] = {}
 
     async def create_root(self, new: NewPod) -> MadePod:
         """Durable when it returns; its start is under way. Raises `OrderFailed`."""
@@ -97,9 +99,7 @@ class Orders:
             self._service.feed(at.Looked((), (want,)))
 
     async def _spawn(self, parent: str, order: SpawnOrder) -> str:
-        above = await self._asked(lambda: self._service.row(parent))
-        if above is None:
-            raise OrderFailed("not-found", f"There is no Pod with the id {parent}.")
+        above = await self._parent(parent, order.epoch)
         create = _ordered(lambda: self._factory.child(above, order))
         created = await self._create(create)
         child: PodRow | None = None
@@ -111,6 +111,18 @@ class Orders:
                 raise OrderFailed("failed_start", "The Pod did not start when it was first spawned.")
         await self._start_child(created.session, above.root_id, child)
         return created.session
+
+    async def _parent(self, parent: str, epoch: int) -> PodRow:
+        """The parent's row. What a child takes from it does not change within an epoch, so it is asked for once."""
+        known = self._parents.get((parent, epoch))
+        if known is None:
+            known = await self._asked(lambda: self._service.row(parent))
+            if known is None:
+                raise OrderFailed("not-found", f"There is no Pod with the id {parent}.")
+            while len(self._parents) >= PARENTS_KEPT:
+                self._parents.pop(next(iter(self._parents)))
+            self._parents[parent, epoch] = known
+        return known
 
     async def _start_child(self, session: str, root: str, known: PodRow | None) -> None:
         service, limit = self._service, self._service.settings.spawn_timeout

@@ -138,7 +138,7 @@ def test_S14_a_run_whose_owner_was_killed_is_shown_and_resumed(polypod: Polypod)
 def test_a_run_joins_the_home_and_its_owner_stays_for_it(polypod: Polypod) -> None:
     polypod.script(*slow("first", 4), *slow("second", 12))
     first = polypod.start("run", "x", "--name", "first")
-    polypod.until("there is an owner", lambda: (polypod.home / "server.json").exists())
+    polypod.until("there is an owner", (polypod.home / "server.json").exists)
     second = polypod.start("run", "x", "--name", "second")
     out, err = first.communicate(timeout=LIMIT)
     assert first.returncode == 0, err
@@ -151,7 +151,7 @@ def test_a_run_joins_the_home_and_its_owner_stays_for_it(polypod: Polypod) -> No
 def test_a_joined_run_takes_the_home_when_its_owner_is_killed(polypod: Polypod) -> None:
     polypod.script(*slow("first", 60), *slow("second", 4))
     first = polypod.start("run", "x", "--name", "first")
-    polypod.until("there is an owner", lambda: (polypod.home / "server.json").exists())
+    polypod.until("there is an owner", (polypod.home / "server.json").exists)
     second = polypod.start("run", "x", "--name", "second")
     polypod.until("it has joined", lambda: polypod.status("second") == "running" and _entries(polypod, "second") >= 4)
     first.send_signal(signal.SIGKILL)

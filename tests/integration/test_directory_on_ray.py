@@ -133,4 +133,3 @@ async def test_stop_ends_a_tree_within_its_bound(world: RayWorld) -> None:
             await asyncio.sleep(0.05)
     assert time.monotonic() - began < 10
     assert await control.stop(pod, "user", "again") == "ended"
-

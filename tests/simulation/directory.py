@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import fields
+
 from actors.pod import stimuli as st
 from actors.pod.transitions import Phase
+from orchestrator.directory.closing import closing_commit, pod_state
 from session_store.errors import Refused
-from session_store.requests import ClaimDirectory, Open, Query
+from session_store.requests import Append, ClaimDirectory, Open, Query
 from tests.simulation.pod import Incarnation
 from tests.simulation.world import World
 
@@ -22,6 +26,8 @@ class Directory:
         self.epoch = 0
         self.opened = 0
         self._binding: set[str] = set()
+        self._deaths: Counter[str] = Counter()
+        self._max_restarts = world.rng.choice((1, 2, 5))
         world.hint = self.hint
         self.restart()
         self._sweep_later()
@@ -104,7 +110,25 @@ class Directory:
         pod.crash()
         if self.live.get(pod.session) is pod:
             del self.live[pod.session]
-        self.world.later(f"death of {pod.tag} known", lambda: self._bind_if_wanted(pod.session))
+        self._deaths[pod.session] += 1
+        gives_up = self._deaths[pod.session] % self._max_restarts == 0
+        known = self._give_up if gives_up else self._bind_if_wanted
+        self.world.later(f"death of {pod.tag} known", lambda: known(pod.session))
+
+    def _give_up(self, session: str) -> None:
+        """End what the Pod cannot end itself, under the next epoch, as the real Directory does (law 10)."""
+        row = self.world.row(session)
+        if session in self._binding or session in self.live or row.status == "ended":
+            return
+        self.world.say(f"the Directory gives {row.name} up")
+        lease = self.world.execute(Open(session, self.epoch, row.epoch))
+        state = pod_state(lease, list(self.world.references[session].entries))
+        commit = closing_commit(state, "died", "It died too often.", self.world.token("closing"))
+        if commit is not None:
+            append = commit.append(self.world.token("batch"), lease.head, state.cursor)
+            values = [getattr(append, f.name) for f in fields(append)]
+            self.world.execute(Append(session, lease.epoch, values[1], values[0], *values[2:]))
+        self.world.hint((session, row.parent_id or session))
 
     def park(self, pod: Incarnation) -> None:
         if pod.phase is not Phase.NEW:

@@ -23,7 +23,7 @@ from session_store.items import ToolCall
 from session_store.requests import FindMessage, Pending
 from session_store.restore import restore
 from session_store.rows import PodRow
-from session_store.status import concludes, event_seq, needs_owner, status
+from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
 from tests.simulation import tools
 from tests.simulation.world import LawBroken, Reference, World
 
@@ -218,7 +218,7 @@ def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[i
                 unfinished = True
             case RunEnd(outcome=outcome) if outcome != "stopped":
                 unfinished = False
-                if work:
+                if work or (entry.error is not None and entry.error.type == GIVEN_UP):
                     owed[entry.seq] = ("errored" if outcome == "errored" else "turn_ended", outcome)
                 elif outcome in _CANCELS and work_children:
                     allowed.add(entry.seq)

@@ -91,7 +91,8 @@ def test_the_script_has_a_line_for_every_request(folder: Path) -> None:
     assert [call.name for call in spawn.tool_calls] == ["SpawnPod"] * len(jobs)
     for job in jobs:
         first, last = (line_for(lines, job.name, n) for n in (1, 2))
-        assert first is not None and last is not None
+        assert first is not None
+        assert last is not None
         assert [call.name for call in first.tool_calls] == [job.tool]
         assert (last.text_from, last.tool_calls) == ("tool_results", ())
     report = line_for(lines, PARENT, 4)

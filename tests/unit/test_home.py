@@ -53,7 +53,8 @@ def test_a_home_has_one_owner_over_processes(tmp_path: Path) -> None:
         assert home.own() is None
         assert home.owner() == Owner("http://127.0.0.1:1", "s", 1)
         assert home.owner_pid() == process.pid
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "free\n"

@@ -78,7 +78,12 @@ def test_a_profile_says_model_tools_prompt_workspace_and_limits() -> None:
     profile = ProfileSpec("q", "small", "Be brief.", ("Read",), "todo", "/other", Limits(requests=5, depth=1))
     create = factory(q=profile).root(replace(NEW, profile="q"), ROOT)
     config = config_of(create)
-    assert (config.model.name, config.tools, config.planning, config.workspace) == ("small", ("Read",), "todo", "/other")
+    assert (config.model.name, config.tools, config.planning, config.workspace) == (
+        "small",
+        ("Read",),
+        "todo",
+        "/other",
+    )
     assert (config.limits.requests, config.max_depth) == (5, 1)
     assert create.start.system_prompt == "Be brief."
 

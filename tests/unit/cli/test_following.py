@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run as polypod
+from orchestrator.cli.watch import LOOK_AT_LEAST_EVERY, LOOK_EVERY, pause_after
 from tests.support.fake_gateway import CHILD, ROOT, FakeGateway, served
 
 Stage = Callable[[FakeGateway], None]
@@ -180,13 +181,35 @@ def test_live_text_is_shown_once(fake: FakeGateway, home: str, capsys: pytest.Ca
     fake.live[ROOT] = [
         ("delta", {"request_id": "r", "block": "r.1.0", "offset": 0, "text": "こん", "after": 0}),
         ("delta", {"request_id": "r", "block": "r.1.0", "offset": 2, "text": "にちは", "after": 0}),
+        ("delta", {"request_id": "r", "block": "tool:1.0", "offset": 0, "text": "what a tool prints", "after": 0}),
     ]
     fake.write(
         ROOT, "assistant_items", request_id="r", items=[{"type": "text", "text": "こんにちは", "block": "r.1.0"}]
     )
     fake.stages = [lambda f: None, *rests("idle", "finished", text="こんにちは")]
     assert polypod(["--home", home, "run", "count"]) == 0
-    assert capsys.readouterr().out.count("こんにちは") == 1
+    out = capsys.readouterr().out
+    assert out.count("こんにちは") == 1
+    assert "what a tool prints" not in out
+
+
+def test_a_reply_that_broke_off_a_retry_and_an_alert_are_told(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.add()
+    fake.live[ROOT] = [
+        ("delta", {"request_id": "r", "block": "r.1.0", "offset": 0, "text": "half a wo", "after": 0}),
+        ("discard", {"request_id": "r"}),
+        ("retry", {"request_id": "r", "attempt": 2, "wait": 2.0, "reason": "overloaded"}),
+        ("alert", {"alert_id": "a", "level": "warning", "code": "c", "message": "disk is filling", "ts": 0}),
+        ("from-the-future", {"x": 1}),
+    ]
+    fake.stages = [lambda f: None, *rests("idle", "finished")]
+    assert polypod(["--home", home, "run", "count"]) == 0
+    out = capsys.readouterr().out
+    assert "half a wo\n  (this reply broke off)\n" in out
+    assert "asks the model again in 2.0s: overloaded" in out
+    assert "warning: disk is filling" in out
 
 
 @pytest.mark.parametrize(
@@ -223,3 +246,9 @@ def test_send_waits_for_the_run_when_asked(fake: FakeGateway, home: str, capsys:
 
 def _interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_look_that_was_slow_once_does_not_blind_the_run() -> None:
+    assert pause_after(0.01) == LOOK_EVERY
+    assert pause_after(0.1) == pytest.approx(0.9)
+    assert pause_after(10.0) == LOOK_AT_LEAST_EVERY

@@ -172,3 +172,25 @@ async def test_an_older_directory_ends_nothing() -> None:
     with pytest.raises(CloseFailure, match="Directory epoch 1 is over"):
         await close_session(tree.store, CHILD, tree.directory, "died", "signal 9")
     assert tree.told() == []
+
+
+async def test_L05_a_cancel_that_was_accepted_is_how_a_given_up_run_ends() -> None:
+    tree = Tree()
+    tree.begin()
+    tree.do(Deliver(CHILD, prompt("queued", PARENT)))
+    tree.do(Deliver(CHILD, Message("c", "cancel", PARENT, {"cascade": True})))
+    await close_session(tree.store, CHILD, tree.directory, "died", "signal 9")
+    assert [e.type for e in tree.log(CHILD)][-3:] == ["tool_results", "run_end", "withdrawn"]
+    assert [e["outcome"] for e in tree.told()] == ["cancelled", "withdrawn"]
+    assert tree.row(CHILD).status == "idle"
+
+
+async def test_a_cancel_from_above_that_finds_nothing_to_end_is_taken_out_of_the_inbox() -> None:
+    tree = Tree()
+    tree.begin()
+    await close_session(tree.store, CHILD, tree.directory, "died", "signal 9")
+    before = tree.log(CHILD)
+    tree.do(Deliver(CHILD, Message("c", "cancel", PARENT, {"cascade": True})))
+    await close_session(tree.store, CHILD, tree.directory, "died", "signal 9")
+    assert tree.log(CHILD) == before
+    assert tree.do(Pending(CHILD)).messages == ()

@@ -27,3 +27,8 @@ def test_settings_load_no_server() -> None:
 
 def test_the_gateway_loads_no_ray() -> None:
     assert loaded_by("import orchestrator.gateway.server") == ["starlette", "uvicorn"]
+
+
+def test_the_owner_loads_no_ray_before_its_environment_is_set() -> None:
+    """Ray reads at import what keeps its words about dead workers off the terminal of a run."""
+    assert "ray" not in loaded_by("import orchestrator.owner")

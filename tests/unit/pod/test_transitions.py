@@ -199,7 +199,7 @@ def go_on(bench: Bench, rng: random.Random) -> None:
 
 
 def test_the_drawing_is_up_to_date() -> None:
-    assert draw_states.FILE.read_text(encoding="utf-8") == draw_states.drawing(), "run scripts/draw_states.py"
+    assert draw_states.FILE.read_text(encoding="utf-8") == draw_states.drawing(), "run python -m scripts.draw_states"
 
 
 def test_every_phase_is_explained() -> None:

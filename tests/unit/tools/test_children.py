@@ -166,6 +166,14 @@ async def test_waiting_for_all(bench: Bench, pods: FakeChildren) -> None:
     assert told(over) == f"a ({a}): idle, outcome finished\nA is done\n\nb ({b}): idle, outcome limit_reached"
 
 
+async def test_a_child_that_has_concluded_and_works_for_somebody_else_is_not_waited_for(
+    bench: Bench, pods: FakeChildren
+) -> None:
+    a = pods.add("a")  # at work again, but this log tells its conclusion: nobody would tell us of the end
+    bench.context = replace(bench.context, concluded=frozenset({a}))
+    assert (await bench.call("WaitForPods")).data == {"listed": [a]}
+
+
 async def test_waiting_for_any_answers_with_what_was_not_heard_before(bench: Bench, pods: FakeChildren) -> None:
     a, b, c = (pods.add(name) for name in "abc")
     assert (await bench.call("WaitForPods", mode="any")).data == {"awaiting": [a, b, c], "mode": "any"}

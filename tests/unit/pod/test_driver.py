@@ -1,0 +1,65 @@
+"""The driver: what it owes the machine and the watchers, whatever comes at the same moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from session_store.entries import AssistantItems, Invoke
+from session_store.messages import USER, Message
+from session_store.requests import Append, Deliver
+from tests.support.local_pods import LocalPods
+
+
+class OrderAfterCommit:
+    """The store, through which an order comes in right behind the first commit that holds an entry of `kind`."""
+
+    def __init__(self, pods: LocalPods, kind: type, order: str) -> None:
+        self._pods, self._kind, self._order = pods, kind, order
+        self._store: Any = pods.store
+        pods.parts.store = self  # type: ignore[assignment]  # it stands in front of the real one
+
+    async def execute(self, request: Any) -> Any:
+        reply = await self._store.execute(request)
+        if self._order and isinstance(request, Append) and any(isinstance(e, self._kind) for e in request.entries):
+            order, self._order = self._order, ""
+            await self._store.execute(Deliver(request.session, Message("order", order, USER, {})))  # type: ignore[arg-type]
+            self._pods.host.hint([request.session])
+        return reply
+
+
+async def test_T02_a_cancel_that_comes_as_the_request_is_sent_off_is_honoured(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "too late", "delay_ms": 60_000}])
+    OrderAfterCommit(pods, Invoke, "cancel")
+    pod = await pods.create("go")
+    row = await pods.until(pod, "idle", 5)
+    assert row.outcome == "withdrawn"
+    await pods.close()
+
+
+async def test_T04_a_cancel_that_comes_as_the_calls_are_begun_closes_them(tmp_path: Path) -> None:
+    slow = {"name": "Shell", "arguments": {"command": "sleep 60"}}
+    pods = LocalPods(tmp_path, [{"tool_calls": [slow, slow]}, {"text": "never"}])
+    OrderAfterCommit(pods, AssistantItems, "cancel")
+    pod = await pods.create("go")
+    row = await pods.until(pod, "idle", 5)
+    story = await pods.story(pod)
+    assert row.outcome == "cancelled"
+    assert [r["status"] for e in story if e["type"] == "tool_results" for r in e["results"]] == ["interrupted"] * 2
+    await pods.close()
+
+
+async def test_text_that_a_pause_cuts_off_is_discarded_for_watchers(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "half of an answer " * 10, "delay_ms": 30_000}])
+    pod = await pods.create("go")
+    cursor, seen = 0, []
+    while not any(event.type == "delta" for event in seen):
+        _, cursor, more = await pods.host.watch(pod, cursor, 5)
+        seen += more
+    await pods.send(pod, Message("pause", "pause", USER, {}))
+    await pods.until(pod, "paused")
+    _, _, more = await pods.host.watch(pod, cursor, 1)
+    assert [event.type for event in more if event.type != "delta"] == ["discard"]
+    _, _, anew = await pods.host.watch(pod, 0, 0)
+    assert [event.type for event in anew if event.type == "delta"] == []
+    await pods.close()
