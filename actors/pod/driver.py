@@ -75,7 +75,7 @@ class PodDriver:
         self._shared = shared
         self._parts = parts
         self._who = machine.state.who
-        self._queue: asyncio.Queue[st.Stimulus] = asyncio.Queue()
+        self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
@@ -92,6 +92,8 @@ class PodDriver:
         try:
             while self.quit is None:
                 stimulus = await self._queue.get()
+                if isinstance(stimulus, BaseException):
+                    raise stimulus
                 for instruction in self.machine.handle(stimulus):
                     self._carry_out(instruction)
         finally:
@@ -122,13 +124,13 @@ class PodDriver:
             case do.SendRequest():
                 self._request = self._spawn(self._send(instruction))
             case do.AbortRequest():
-                if self._request is not None:
-                    self._request.cancel()
+                self._cut_off(self._request)
             case do.RunCalls(message, indexes):
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
-                if self._calls is not None:
-                    self._calls.cancel()
+                self._cut_off(self._calls)
+            case do.DiscardText(request_id):
+                self.live.discard(request_id)
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -325,8 +327,20 @@ class PodDriver:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An effect that failed will never be answered: it must not leave the machine waiting (case L07)."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._queue.put_nowait(error)
+
+    @staticmethod
+    def _cut_off(task: asyncio.Task[None] | None) -> None:
+        """Cancel it behind its first step: a task cancelled before that runs nothing, and could answer nothing."""
+        if task is not None:
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _close(self) -> None:
         """End tools first, then all else; leaves nothing running."""

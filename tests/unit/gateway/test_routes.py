@@ -85,6 +85,7 @@ BAD_BODIES = [
     Bad("/v1/pods", {"message_id": "x" * 201}, "message_id"),
     Bad("/v1/pods", {"message_id": "a\nb"}, "printable"),
     Bad("/v1/pods", {"message_id": "cascade:x"}, "polypod's own"),
+    Bad("/v1/pods", {"message_id": "stop:x"}, "polypod's own"),
     Bad("/v1/pods", ["x"], "JSON object"),
     Bad("{pod}/messages", {}, "content"),
     Bad("{pod}/messages", {"content": "x", "when_busy": "now"}, "when_busy"),
