@@ -112,6 +112,7 @@ class ModelServer:
         ours, theirs = multiprocessing.Pipe()
         self._process = multiprocessing.get_context("spawn").Process(target=_main, args=(theirs,), daemon=True)
         self._process.start()
+        theirs.close()  # so that a server that does not start is an error here, not a wait
         self._port = ours.recv()
         return self
 

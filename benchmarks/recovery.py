@@ -1,7 +1,8 @@
 """A Pod's process is killed (kill -9) in mid-turn: how long until that turn's next model request, a warm actor ready.
 
 A Pod works against a model that takes a moment for each reply. At a random moment its process is killed, and the clock
-runs until the model server sees the session's next request. Every Pod is killed once; before each the pool stands full.
+runs until the model server sees the session's next request. Every Pod is killed once; before each kill the pool stands
+full.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ async def _kills(world: World, server: ModelServer, kills: int) -> list[float]:
         await world.pool(2)
         pod = await world.create(control, "Read the note, again and again.", model=f"k{number}")
         pid = await world.pid_of(pod)
-        await asyncio.sleep(0.3 + chance.random() * 0.3)
+        await world.pool(2)
+        await asyncio.sleep(chance.random() * 0.3)
         killed = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
         times.append((await _next_request(server, f"k{number}", killed) - killed) / 1e6)

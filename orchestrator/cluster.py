@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sysconfig
 import threading
@@ -99,6 +100,7 @@ def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster
             )
         except Exception as error:
             raise ClusterError(f"Ray did not start: {error}") from error
+        _hush()
     up = time.monotonic()
     try:
         cluster = start_actors(settings, options)
@@ -150,7 +152,7 @@ def _ray_environment() -> Iterator[None]:
     wanted: dict[str, str | None] = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",  # what Ray says of a dead worker is not for the terminal of a run
+        "RAY_worker_niceness": "0",  # at Ray's 15 a busy machine starves the store and every lease
         "RAY_preload_python_modules": ",".join(PRELOADED),
         "PYTHONDONTWRITEBYTECODE": None,  # without bytecode every process starts a second later
         "PYTHONPATH": _python_path(),
@@ -161,6 +163,19 @@ def _ray_environment() -> Iterator[None]:
         yield
     finally:
         _set_environment(before)
+
+
+def _hush() -> None:
+    """Ray prints to our stdout whenever a worker dies, which is not for the terminal of a run; nothing turns it off.
+
+    Its filter of such lines (RAY_DEDUP_LOGS_SKIP_REGEX) is read when Ray is imported, so it is set where it is kept.
+    """
+    try:
+        from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator  # lazy: Ray, see above
+    except ImportError:  # another Ray keeps it elsewhere: it prints
+        return
+    for filtered in (stdout_deduplicator, stderr_deduplicator):
+        filtered.skip_re = re.compile("")
 
 
 def _python_path() -> str | None:

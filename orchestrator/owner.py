@@ -29,7 +29,8 @@ from orchestrator.settings import Settings
 from orchestrator.store_watch import StoreWatch
 from session_store.items import Json
 from session_store.opening import lock_path, sqlite_path
-from session_store.requests import AsyncStore, PodLimits, Query
+from session_store.requests import AsyncStore, Pending, PodLimits, Query
+from session_store.status import is_control
 
 if TYPE_CHECKING:
     from orchestrator.client import RayControlPlane
@@ -89,10 +90,17 @@ class OwnTrees:
         return await self._plane.status()
 
     async def _take_on(self, session: str) -> None:
+        """Not for a prompt behind an abandoned run: it is queued, and `resume` goes on with both (DESIGN §4)."""
         rows = (await self.store.execute(Query(ids=(session,)))).rows
-        if rows and rows[0].root_id not in self.roots:
-            await self._plane.adopt_root(rows[0].root_id)
-            self.roots.add(rows[0].root_id)
+        if not rows or rows[0].root_id in self.roots:
+            return
+        abandoned = rows[0].status == "running" and rows[0].run_id is not None and rows[0].outcome is None
+        if abandoned:
+            pending = (await self.store.execute(Pending(session))).messages
+            if not any(is_control(message) for message in pending):
+                return
+        await self._plane.adopt_root(rows[0].root_id)
+        self.roots.add(rows[0].root_id)
 
 
 class OwnerProcess:

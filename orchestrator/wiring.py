@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,6 +94,13 @@ class PodParts:
         except UnknownTools as error:  # made by another version: this one cannot run it
             raise ModelError("settings", f"{error}: this polypod does not have them") from error
 
+    def prepare_endpoints(self, specs: Iterable[ModelSpec]) -> None:
+        """Build the models that speak to a server: their HTTP client takes half a second to import."""
+        for spec in specs:
+            if spec.provider in ("openai", "anthropic"):
+                with suppress(ModelError):  # a Pod that needs it is told
+                    self.model(spec)
+
     def spill_folder(self, session: str) -> str:
         return str(self._home / "spill" / session)
 
@@ -132,6 +140,7 @@ class PartsFactory:
     def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
         parts = PodParts(shell, self.settings, self.home)
         tool_specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, now that no Pod waits
+        parts.prepare_endpoints(self.settings.models.values())
         return parts, parts.feed_guards
 
 

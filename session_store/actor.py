@@ -21,6 +21,9 @@ from session_store.backends.memory import MemoryStore
 from session_store.backends.sqlite_reader import READS
 from session_store.batching import GroupCommit
 from session_store.errors import StoreError, StoreUnavailable
+from session_store.local_server import READS as READ_LANE
+from session_store.local_server import WRITES as WRITE_LANE
+from session_store.local_server import LocalServer
 from session_store.lock import FileLock
 from session_store.opening import lock_path, make_folder, open_store, sqlite_path
 from session_store.requests import Follow, Request
@@ -90,6 +93,11 @@ class SessionStoreActor:
         self._tried_at = 0.0
         with suppress(StoreError):
             self._ready()
+        self._address = LocalServer({WRITE_LANE: self.many, READ_LANE: self._reads}).start()
+
+    def local_address(self) -> str:
+        """Where processes of this machine reach the store without Ray; empty where they cannot."""
+        return self._address
 
     def write(self, request: bytes) -> bytes:
         """One writing request."""
@@ -118,6 +126,10 @@ class SessionStoreActor:
         except StoreError as error:
             replies = iter([error] * len(good))
         return encode_many([encode_reply(next(replies) if isinstance(r, Request) else r) for r in decoded])
+
+    def _reads(self, requests: bytes) -> bytes:
+        """Several reads; a reply for each, in order."""
+        return encode_many([self.read(part) for part in decode_many(requests)])
 
     def ping(self) -> int:
         """The process that owns the store."""

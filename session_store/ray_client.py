@@ -1,7 +1,8 @@
 """The store's client in another process: `AsyncStore` over the actor, and the same for those without an event loop.
 
 A call that got no answer is sent again: every request is idempotent by its id, so a retry after a lost answer changes
-nothing. Writing requests made in one turn of the event loop go in one call.
+nothing. Writing requests made in one turn of the event loop go in one call. On the store's own machine calls take its
+local entrance (`local_server`), which Ray only names; from elsewhere they go through Ray.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from ray.exceptions import GetTimeoutError, PendingCallsLimitExceeded, RayActorE
 from session_store.actor import NAME, NAMESPACE
 from session_store.backends.sqlite_reader import READS
 from session_store.errors import StoreUnavailable
+from session_store.local_client import LocalLine, connect
+from session_store.local_server import READS as READ_LANE
+from session_store.local_server import WRITES as WRITE_LANE
 from session_store.requests import Follow, ReplyT, Request
 from session_store.wire_codec import decode_many, decode_reply, encode_many, encode_request
 
@@ -31,9 +35,10 @@ class _NotThere(Exception):
     """There is no store actor of that name (yet)."""
 
 
-_GONE = (RayActorError, GetTimeoutError, PendingCallsLimitExceeded, TimeoutError, _NotThere)
+_GONE = (RayActorError, GetTimeoutError, PendingCallsLimitExceeded, TimeoutError, ConnectionError, _NotThere)
 """What says that the actor is dead, restarting, frozen, full or not there."""
-_GROUPS = {"write": "writes", "many": "writes", "read": "reads", "follow": "follow"}
+_GROUPS = {"write": "writes", "many": "writes", "read": "reads", "follow": "follow", "local_address": "control"}
+_LOCAL = {"write": WRITE_LANE, "read": READ_LANE}
 
 
 def named_store(name: str = NAME, namespace: str = NAMESPACE) -> Callable[[], Any]:
@@ -48,17 +53,53 @@ class _Lanes:
         self._find = find
         self._methods: dict[str, Any] = {}
 
-    def call(self, lane: str, payload: bytes) -> Any:
+    def call(self, lane: str, *payload: bytes) -> Any:
         if not self._methods:
             try:
                 handle = self._find()
             except ValueError as error:
                 raise _NotThere(str(error)) from error
             self._methods = {n: getattr(handle, n).options(concurrency_group=g) for n, g in _GROUPS.items()}
-        return self._methods[lane].remote(payload)
+        return self._methods[lane].remote(*payload)
 
     def lost(self) -> None:
         self._methods = {}
+
+
+class _LocalRoad:
+    """The connections to a store on this machine, made when first asked for."""
+
+    def __init__(self, lanes: _Lanes, limit: float) -> None:
+        self._lanes = lanes
+        self._limit = limit
+        self._lines: dict[str, LocalLine] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Future[None] | None = None
+
+    async def line(self, lane: str) -> LocalLine | None:
+        """The connection of a lane; None when the store is on another machine. Raises as a call through Ray does."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._lines, self._loop, self._opening = None, loop, None
+        while self._lines is None:
+            if self._opening is None:
+                self._opening = asyncio.ensure_future(self._open())
+            await asyncio.shield(self._opening)
+        return self._lines.get(lane)
+
+    def lost(self) -> None:
+        lines, self._lines = self._lines, None
+        for line in (lines or {}).values():
+            line.close()
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(self._limit):
+                address = await self._lanes.call("local_address")
+                found = {lane: await connect(address, first) for lane, first in _LOCAL.items()} if address else {}
+            self._lines = {lane: line for lane, line in found.items() if line is not None}
+        finally:
+            self._opening = None
 
 
 class _Attempts:
@@ -89,6 +130,7 @@ class RayStore:
 
     def __init__(self, find: Callable[[], Any], limit: float = LIMIT_SECONDS, attempt: float = ATTEMPT_SECONDS) -> None:
         self._lanes = _Lanes(find)
+        self._local = _LocalRoad(self._lanes, attempt)
         self._limit = limit
         self._attempt = attempt
         self._outbox: list[tuple[bytes, asyncio.Future[bytes]]] = []
@@ -96,17 +138,28 @@ class RayStore:
 
     async def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Raises `Refused`, or `StoreUnavailable` when no answer came within the limit."""
+        lane, wait = _lane(request)
         payload = encode_request(request)
-        if isinstance(request, Follow):
-            data = await self._call("follow", payload, request.wait)
-        elif isinstance(request, READS):
-            data = await self._call("read", payload)
-        else:
-            data = await self._post(payload)
-        reply: ReplyT = decode_reply(data)
-        return reply
+        attempts = _Attempts(self._limit + wait, self._attempt + wait)
+        while True:
+            try:
+                async with asyncio.timeout(attempts.seconds()):
+                    reply: ReplyT = decode_reply(await self._ask(lane, payload))
+                return reply
+            except _GONE as error:
+                self._lanes.lost()
+                self._local.lost()
+                await asyncio.sleep(attempts.delay(error))
+
+    async def _ask(self, lane: str, payload: bytes) -> bytes:
+        line = None if lane == "follow" else await self._local.line(lane)
+        if line is not None:
+            return await line.ask(payload)
+        data: bytes = await (self._post(payload) if lane == "write" else self._lanes.call(lane, payload))
+        return data
 
     def _post(self, payload: bytes) -> asyncio.Future[bytes]:
+        """Through Ray, together with what else is written in this turn of the loop."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
         if not self._outbox:
@@ -123,10 +176,8 @@ class RayStore:
 
     async def _send(self, posted: list[tuple[bytes, asyncio.Future[bytes]]]) -> None:
         try:
-            if len(posted) == 1:
-                answers = [await self._call("write", posted[0][0])]
-            else:
-                answers = decode_many(await self._call("many", encode_many([p for p, _ in posted])))
+            async with asyncio.timeout(self._attempt):
+                answers = decode_many(await self._lanes.call("many", encode_many([p for p, _ in posted])))
         except Exception as error:
             for _, answer in posted:
                 if not answer.done():
@@ -135,17 +186,6 @@ class RayStore:
         for (_, answer), data in zip(posted, answers, strict=True):
             if not answer.done():
                 answer.set_result(data)
-
-    async def _call(self, lane: str, payload: bytes, wait: float = 0.0) -> bytes:
-        attempts = _Attempts(self._limit + wait, self._attempt + wait)
-        while True:
-            try:
-                async with asyncio.timeout(attempts.seconds()):
-                    data: bytes = await self._lanes.call(lane, payload)
-                return data
-            except _GONE as error:
-                self._lanes.lost()
-                await asyncio.sleep(attempts.delay(error))
 
 
 class BlockingRayStore:
@@ -158,8 +198,7 @@ class BlockingRayStore:
 
     def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Raises `Refused`, or `StoreUnavailable` when no answer came within the limit."""
-        lane = "follow" if isinstance(request, Follow) else "read" if isinstance(request, READS) else "write"
-        wait = request.wait if isinstance(request, Follow) else 0.0
+        lane, wait = _lane(request)
         payload = encode_request(request)
         attempts = _Attempts(self._limit + wait, self._attempt + wait)
         while True:
@@ -171,3 +210,10 @@ class BlockingRayStore:
                 continue
             reply: ReplyT = decode_reply(data)
             return reply
+
+
+def _lane(request: Request[Any]) -> tuple[str, float]:
+    """(lane, seconds that its answer may take longer than others)"""
+    if isinstance(request, Follow):
+        return "follow", request.wait
+    return ("read" if isinstance(request, READS) else "write"), 0.0

@@ -1,6 +1,7 @@
 """What all tests share: how hard Hypothesis tries, and which tests wait for the long run."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,3 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason="long: make test-long"))
+
+
+def pytest_configure() -> None:
+    """A shell's background job is started with SIGINT ignored, and so would be every process that a test interrupts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -20,7 +20,7 @@ from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.ids import Clock
 from actors.protocol.live import TOOL_BLOCK, Alert
-from actors.protocol.model import Model, ModelError, ModelRequest
+from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
@@ -79,10 +79,11 @@ class PodDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
+        self._over: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._finished: list[tuple[int, ToolOutcome]] = []
         self._hinted = self._looking = False
-        self._encoded: list[bytes] = []
+        self._encoded = GrowingHistory()
         self._removals = 0
         self._alerts = 0
 
@@ -119,18 +120,19 @@ class PodDriver:
             self.settled.set_result(None)
         self.resting_since = self._shared.clock.monotonic() if isinstance(instruction, do.Rest) else None
         match instruction:
-            case do.Append():
+            case do.Append(entries=entries):
+                self._settle_text(entries)
                 self._spawn(self._append(instruction))
             case do.SendRequest():
+                self._settle_text(())
+                self._over = instruction.request_id
                 self._request = self._spawn(self._send(instruction))
             case do.AbortRequest():
-                self._cut_off(self._request)
+                _cut_off(self._request)
             case do.RunCalls(message, indexes):
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
-                self._cut_off(self._calls)
-            case do.DiscardText(request_id):
-                self.live.discard(request_id)
+                _cut_off(self._calls)
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -183,6 +185,12 @@ class PodDriver:
                 case _:
                     pass
 
+    def _settle_text(self, entries: tuple[LogEntry, ...]) -> None:
+        """The last request is over: watchers forget what it said unless these entries commit it."""
+        over, self._over = self._over, None
+        if over is not None and not any(isinstance(e, AssistantItems) and e.request_id == over for e in entries):
+            self.live.discard(over)
+
     async def _send(self, order: do.SendRequest) -> None:
         try:
             await self._shared.gate.fresh()
@@ -204,7 +212,7 @@ class PodDriver:
     def _model_request(self, order: do.SendRequest) -> ModelRequest:
         history = self.machine.state.history
         if history.removals != self._removals:
-            self._encoded, self._removals = [], history.removals
+            self._encoded, self._removals = GrowingHistory(), history.removals
         encode = self._parts.model.encode
         self._encoded.extend(encode(item) for item in history.items[len(self._encoded) :])
         return ModelRequest(
@@ -331,16 +339,10 @@ class PodDriver:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """An effect that failed will never be answered: it must not leave the machine waiting (case L07)."""
+        """An effect that failed will never be answered: the machine must not be left waiting for it (case L07)."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._queue.put_nowait(error)
-
-    @staticmethod
-    def _cut_off(task: asyncio.Task[None] | None) -> None:
-        """Cancel it behind its first step: a task cancelled before that runs nothing, and could answer nothing."""
-        if task is not None:
-            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _close(self) -> None:
         """End tools first, then all else; leaves nothing running."""
@@ -356,6 +358,12 @@ class PodDriver:
             await asyncio.wait(waiting, timeout=ABORT_LIMIT)
         if not self.settled.done():
             self.settled.set_result(None)
+
+
+def _cut_off(task: asyncio.Task[None] | None) -> None:
+    """Cancel it once it has begun: a task that never began could not answer."""
+    if task is not None:
+        asyncio.get_running_loop().call_soon(task.cancel)
 
 
 async def _cancel_within(work: asyncio.Future[None], limit: float) -> None:

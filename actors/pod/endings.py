@@ -84,7 +84,7 @@ def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | 
         commit.consumes.extend(late_answers(state))
     mode: Any = ending.mode
     commit.add(RunEnd(fold.run_id, ending.outcome, ending.error, ending.waits_for, mode))
-    commit.concluded |= is_concluded(ending.outcome, facts)
+    commit.concluded |= facts.concludes_with(ending.outcome, ending.error)
     kind = _event_kind(ending, facts)
     if kind == "turn_ended":
         text = facts.run_text if ending.text is None else ending.text
@@ -188,23 +188,6 @@ def tell_parent(who: Identity, commit: Commit, kind: str, event: dict[str, Json]
     commit.deliveries.append(Delivery(who.parent_id, message, entry=len(commit.entries) - 1))
 
 
-def is_concluded(outcome: str, facts: PodFacts) -> bool:
-    """Whether with this outcome the Pod gives its place back (DESIGN §1, *concluded*).
-
-    While children work for the parent, only the parent's work itself can fail; the end of another run changes nothing.
-    A cancel ends the children too.
-    """
-    match outcome:
-        case "waiting_on_children" | "waiting_on_user" | "paused":
-            return False
-        case "cancelled" | "withdrawn":
-            return True
-        case "finished":
-            return facts.open_children == 0
-        case _:
-            return facts.open_children == 0 or facts.parents_work
-
-
 def late_answers(state: PodState) -> list[str]:
     """Answers in the inbox: they go with their question."""
     return [m.message_id for m in state.messages if m.kind == "answer"]
@@ -240,6 +223,6 @@ def _event_kind(ending: Ending, facts: PodFacts) -> str | None:
             given_up = ending.error is not None and ending.error.type == GIVEN_UP
             return "errored" if facts.parents_work or given_up else None
         case "cancelled" | "withdrawn":
-            return "turn_ended" if facts.parents_work or facts.open_children else None
+            return "turn_ended" if facts.work_open else None
         case _:
             return "turn_ended" if facts.parents_work else None

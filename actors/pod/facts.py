@@ -13,13 +13,14 @@ from session_store.entries import (
     Invoke,
     LlmUsage,
     LogEntry,
+    Outcome,
     Rewound,
     RunEnd,
     SystemItems,
     ToolResults,
     UserInput,
 )
-from session_store.items import Json, SystemItem, ToolResult
+from session_store.items import Json, Problem, SystemItem, ToolResult
 from session_store.status import CONTINUING, GIVEN_UP, concludes, event_seq
 
 NOT_THE_MODELS = frozenset({GIVEN_UP, "store_unavailable"})
@@ -57,6 +58,8 @@ class PodFacts:
     run_answers: bool = False
     parents_work: bool = False
     """Whether the current (or last) run is work the parent gave (DESIGN §4, *What reaches the parent*)."""
+    work_open: bool = False
+    """Whether the parent gave work that has not concluded: in a run, in a rest, or with children spawned for it."""
     run_text: str = ""
     """Text of the run's last reply."""
     children: dict[str, ChildFact] = field(default_factory=dict)
@@ -112,6 +115,23 @@ class PodFacts:
         """Undetached children spawned for the parent's work that have not concluded."""
         return sum(1 for c in self.children.values() if c.parents_work and not c.detached and not c.concluded)
 
+    def concludes_with(self, outcome: Outcome, error: Problem | None) -> bool:
+        """Whether a run's end so is the conclusion of all that the parent gave (DESIGN §1, *concluded*).
+
+        While children work for the parent, only the parent's work itself can fail; the end of another run changes
+        nothing. A cancel ends the children too, and whoever is given up takes nothing up by itself.
+        """
+        match outcome:
+            case "waiting_on_children" | "waiting_on_user" | "paused":
+                return False
+            case "cancelled" | "withdrawn":
+                return True
+            case "finished":
+                return self.open_children == 0 or not self.work_open
+            case _:
+                given_up = error is not None and error.type == GIVEN_UP
+                return self.open_children == 0 or not self.work_open or self.parents_work or given_up
+
     def _start_run(self, entry: Invoke) -> None:
         self.run_requests = self.run_tokens = 0
         self.run_started, self.run_replied, self.run_answers = entry.ts, False, False
@@ -120,10 +140,11 @@ class PodFacts:
         # The end of a wait, an answer and `resume` go on with what was begun; whatever else comes in with them.
         continues = self.parents_work and (self._rests_unfinished or entry.trigger == "resume")
         self.parents_work = continues or any(served.sender == self.parent_id for served in entry.serves)
+        self.work_open |= self.parents_work
 
     def _is_parents_work(self) -> None:
         """The run turns out to serve the parent: so do the children that it has spawned already."""
-        self.parents_work = True
+        self.parents_work = self.work_open = True
         for pod_id in self._run_children:
             self.children[pod_id].parents_work = True
 
@@ -131,6 +152,7 @@ class PodFacts:
         kept = entry.seq - self._last_reply_seq <= 2  # its items (and usage) stand right before the end
         if entry.outcome == "errored" and not kept and entry.error and entry.error.type not in NOT_THE_MODELS:
             self.failed += 1
+        self.work_open &= not self.concludes_with(entry.outcome, entry.error)
         self._awaited = frozenset(entry.waits_for or ())
         self._paused_at = entry.ts if entry.outcome == "paused" else None
         self._rests_unfinished = entry.outcome in ("waiting_on_children", "waiting_on_user")

@@ -41,13 +41,6 @@ class AbortRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardText:
-    """What the cut-off request had streamed will not be committed: watchers shall forget it."""
-
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunCalls:
     """Run these calls (indexes into `message.calls`) side by side; answered by `CallsFinished` for each, once."""
 
@@ -118,7 +111,6 @@ Instruction: TypeAlias = (
     Append
     | SendRequest
     | AbortRequest
-    | DiscardText
     | RunCalls
     | AbortCalls
     | SetDeadline

@@ -105,7 +105,7 @@ class PodState:
         cancel, fold = self.aimed("cancel"), self.fold
         if cancel is None or not (fold.suspended or not self._starts_before(cancel)):
             return None
-        return cancel if fold.waiting or (cancel.body.get("cascade") and self.facts.open_children) else None
+        return cancel if fold.waiting or (cancel.body.get("cascade") and self.facts.work_open) else None
 
     def void_controls(self) -> list[Message]:
         """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever."""

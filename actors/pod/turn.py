@@ -191,12 +191,10 @@ class TurnMachine:
             self._end(ordered_ending(self.state, commit), commit)
 
     def _request_aborted(self, stimulus: st.RequestAborted) -> None:
-        kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
         if self._ordered_to_end():
+            kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
             self._end_as_ordered(Commit(entries=kept))
-            return
-        self._out += [do.DiscardText(stimulus.request_id)] if kept else []
-        if self.state.order() == "pause":
+        elif self.state.order() == "pause":
             self._end(Ending("paused"))
         else:
             self._send_request()
@@ -222,10 +220,11 @@ class TurnMachine:
 
     def _request_failed(self, stimulus: st.RequestFailed) -> None:
         kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
-        self._broken += stimulus.broken  # what failed before that, the model has retried itself
+        retriable = stimulus.broken  # what failed before that, the model has retried itself
+        self._broken += retriable
         if self._ordered_to_end():
             self._end_as_ordered(Commit(entries=kept))
-        elif not stimulus.broken or self._broken > MAX_BROKEN:
+        elif not retriable or self._broken > MAX_BROKEN:
             problem = Problem(stimulus.error_type, stimulus.message)
             self._end(Ending("errored", problem), Commit(entries=kept))
         elif kept:

@@ -32,6 +32,15 @@ class Usage:
     estimated: bool = False
 
 
+class GrowingHistory(list[bytes]):
+    """The encoded items of one Pod: only ever appended to, made anew when an item goes.
+
+    `memo` is the wire's: what it found out about the items so far, so that a request costs what is new (law 9).
+    """
+
+    memo: object = None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One request. `history[i]` is what `encode` gave for the i-th history item, oldest first.

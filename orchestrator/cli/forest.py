@@ -11,7 +11,6 @@ Pod = Mapping[str, Any]
 
 SHORT = 8
 WAITING = ("waiting_on_user", "paused")
-MOVING = ("running", "waiting_on_children", *WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +44,6 @@ def judge(pods: Sequence[Pod], root_id: str) -> Verdict:
     if root is not None and root["status"] == "waiting_on_children":
         return Verdict("stuck", tuple(pod for pod in pods if pod["status"] == "waiting_on_children"))
     return Verdict("rests")
-
-
-def topmost_moving(pods: Iterable[Pod], root_id: str) -> list[str]:
-    """What a cancel of a root that rests must name: Pods below it that a cancel can end, with none such above them.
-
-    Not through a detached one: those go on.
-    """
-    open_to, found = {root_id}, []
-    for pod in pods:  # in order of creation: parents first
-        if pod.get("parent_id") not in open_to or pod.get("detached"):
-            continue
-        if pod["status"] in MOVING:
-            found.append(pod["id"])
-        else:
-            open_to.add(pod["id"])
-    return found
 
 
 def branches(pods: Sequence[Pod], roots: Iterable[str] | None = None) -> list[Branch]:

@@ -20,7 +20,7 @@ from orchestrator.cli.failure import (
     GatewayProblem,
     OwnerLost,
 )
-from orchestrator.cli.forest import Pod, Verdict, judge, topmost_moving
+from orchestrator.cli.forest import Pod, Verdict, judge
 from orchestrator.cli.watch import TreeWatch, tree_of
 from orchestrator.home import Home
 
@@ -115,7 +115,7 @@ def _cancelled(journey: Journey, watch: TreeWatch) -> int:
     try:
         journey.audience.say("cancelling (Ctrl-C again leaves at once)")
         try:
-            _cancel_tree(journey)
+            journey.link.gateway.post(f"/v1/pods/{journey.root_id}/cancel", {"clear_queue": True})
             verdict, pods = watch.follow(CANCEL_LIMIT)
         except (GatewayProblem, OwnerLost) as error:
             journey.audience.say(error.message)
@@ -130,21 +130,12 @@ def _cancelled(journey: Journey, watch: TreeWatch) -> int:
     return INTERRUPTED
 
 
-def _cancel_tree(journey: Journey) -> None:
-    """The root's cancel reaches all below it; if its run is over, what still works there is cancelled by itself."""
-    gateway, order = journey.link.gateway, {"clear_queue": True}
-    reply = gateway.post(f"/v1/pods/{journey.root_id}/cancel", order)
-    if reply.get("changed") is False:
-        for pod_id in topmost_moving(tree_of(gateway, journey.root_id).pods, journey.root_id):
-            gateway.post(f"/v1/pods/{pod_id}/cancel", order)
-
-
 def _unheard(journey: Journey, watch: TreeWatch) -> int:
     """The reader of the output went away (`| head`): nobody waits for this run any more, so it is cancelled."""
     journey.audience, journey.heads = Silence(), watch.told
     quiet = _watch(journey)
     try:
-        _cancel_tree(journey)
+        journey.link.gateway.post(f"/v1/pods/{journey.root_id}/cancel", {"clear_queue": True})
         quiet.follow(CANCEL_LIMIT)
         _stay_for_joined(journey)
     except (CommandError, KeyboardInterrupt):

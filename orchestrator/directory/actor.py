@@ -130,7 +130,10 @@ class RayHosts:
     async def kill(self, actor_id: str) -> bool:
         process = self._known.pop(actor_id, None)
         if process is None:
-            return True
+            try:
+                process = _Process(ray.get_actor(PREFIX + actor_id, namespace=NAMESPACE))
+            except ValueError:
+                return True
         here = self._is_here(process)
         gone = await self._vanish(process) if here else False
         ray.kill(process.handle, no_restart=True)

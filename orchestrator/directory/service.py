@@ -97,6 +97,7 @@ class DirectoryService:
     def beat(self, actor_id: str, held: tuple[at.Holding, ...]) -> list[str]:
         """A heartbeat: the sessions that the actor must drop. Raises `LookupError` for an actor nobody knows."""
         if actor_id not in self.table.actors:
+            self._spawn(self._end_stranger(actor_id))
             raise LookupError(f"actor {actor_id} is not one of this Directory's: it takes no work")
         self.feed(at.Beat(actor_id, held))
         return strangers(self.table, actor_id, held)
@@ -208,6 +209,10 @@ class DirectoryService:
         self.feed(at.ActorLost(actor_id, reason, proven))
         self._killed.discard(actor_id)
         return proven
+
+    async def _end_stranger(self, actor_id: str) -> None:
+        """An actor that an earlier Directory was just starting when it died: nobody else would end it."""
+        await self._hosts.kill(actor_id)
 
     async def _bind(self, action: do.Bind) -> None:
         session, actor_id = action.session, action.actor_id

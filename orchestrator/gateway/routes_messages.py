@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Literal
 
@@ -15,7 +16,7 @@ from session_store.codec import to_plain
 from session_store.errors import ConditionFailed
 from session_store.items import Json
 from session_store.messages import USER, Message
-from session_store.requests import Deliver, Delivered, Expect, FindMessage
+from session_store.requests import Deliver, Delivered, Expect, FindMessage, Query
 from session_store.rows import PodRow
 
 Control = Literal["pause", "resume", "cancel"]
@@ -88,6 +89,11 @@ def control(kind: Control) -> Handler:
         except ConditionFailed as error:
             if error.reason != "not_running":
                 raise
+            if kind == "cancel" and await _below_at_work(call, row):
+                below = replace(message, body={**plain, "cascade": True})
+                delivered = await _deliver(call, row, below)
+                view = {"pod_id": row.id, "changed": True, "status": delivered.status, "message_id": message.message_id}
+                return json_response(view, 202)
             return _unchanged(row, f"Nothing to {kind}: the Pod is {row.status}.")
         view = {"pod_id": row.id, "changed": True, "status": delivered.status, "message_id": message.message_id}
         if kind == "cancel":
@@ -113,6 +119,12 @@ async def _deliver(call: Call, row: PodRow, message: Message, expect: Expect | N
     delivered = await call.gateway.feed.ask(Deliver(row.id, message, expect, limits))
     call.gateway.hint(row.id)
     return delivered
+
+
+async def _below_at_work(call: Call, row: PodRow) -> bool:
+    """Whether a Pod at rest has undetached children that have not concluded: a cancel goes past it, to them."""
+    children = (await call.gateway.feed.ask(Query(parent=row.id, limit=0))).rows
+    return any(child.open and not child.detached for child in children)
 
 
 async def _cancelled(call: Call, row: PodRow, message_id: str) -> dict[str, Json]:

@@ -21,7 +21,6 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
         "name": row.name,
         "parent_id": row.parent_id,
         "root_id": row.root_id,
-        "detached": row.detached,
         "status": row.status,
         "owner": f"{row.id}#{row.epoch}" if row.owned and row.status != "ended" else None,
         "generation": row.epoch,

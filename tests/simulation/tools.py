@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.pod import Incarnation
 
 IDEMPOTENT = {"Look", "SpawnPod", "SendToPod", "WaitForPods", "StopPod"}
+SPAWN_TIMEOUT_MS = 30_000
 Work = Generator[int, None, ToolOutcome]
 
 
@@ -62,9 +63,13 @@ def _spawn(world: World, pod: Incarnation, key: CallKey, arguments: dict[str, ob
     parent = Parent(key.session, pod.epoch, pod.machine.state.fold.run_id or "")
     world.create(child, name, "Work for your parent.", task, parent, detached=detached)
     world.hint((child,))
+    deadline = world.now + SPAWN_TIMEOUT_MS
     while True:
         yield 20
         match world.execute(FindMessage(child, task)).state:
+            case "pending" if world.now > deadline and world.row(child).run_id is not None:
+                # It lives, and somebody else came first (and paused it): the task is durable in its queue.
+                return ToolOutcome("ok", "Spawned.", None, {"pod_id": child, "name": name, "detached": detached})
             case "consumed":
                 return ToolOutcome("ok", "Spawned.", None, {"pod_id": child, "name": name, "detached": detached})
             case "pending":

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from actors.models.wire.anthropic_decoder import AnthropicDecoder
 from actors.models.wire.call_ids import encoded, unique, wire_ids
-from actors.models.wire.json_bytes import dump
+from actors.models.wire.json_bytes import Kept, dump
 from actors.models.wire.openai_chat import sent_arguments, sent_name
 from actors.models.wire.shape import Decoder
 from actors.protocol.model import ModelRequest
@@ -50,6 +50,7 @@ class AnthropicWire:
     cache: bool = True
     below_version: bool = False
     body: dict[str, Json] = field(default_factory=dict)
+    _dumped: Kept[Sequence[ToolSpec]] = field(default_factory=lambda: Kept(_dump_tools), compare=False, repr=False)
 
     @property
     def path(self) -> str:
@@ -85,10 +86,7 @@ class AnthropicWire:
         return AnthropicDecoder(prefix)
 
     def _tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        if not tools:
-            return b""
-        plain = [{"name": t.name, "description": t.description, "input_schema": t.parameters} for t in tools]
-        return b',"tools":' + self._marked(dump(plain))
+        return b',"tools":' + self._marked(self._dumped(tools)) if tools else b""
 
     def _system(self, prompt: str) -> bytes:
         if not prompt.strip():
@@ -98,6 +96,10 @@ class AnthropicWire:
     def _marked(self, blocks: bytes) -> bytes:
         """A list of blocks with a cache mark on its last one."""
         return blocks[:-2] + _CACHE + blocks[-2:] if self.cache else blocks
+
+
+def _dump_tools(tools: Sequence[ToolSpec]) -> bytes:
+    return dump([{"name": t.name, "description": t.description, "input_schema": t.parameters} for t in tools])
 
 
 def _mark_last(messages: list[bytes]) -> None:

@@ -12,6 +12,9 @@ import string
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
+
+from actors.protocol.model import GrowingHistory
 
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ALPHABET = string.ascii_letters + string.digits
@@ -70,30 +73,33 @@ def unique(history: Sequence[bytes]) -> Sequence[bytes]:
 
     What an item becomes depends on earlier items only, so a longer history begins with the same bytes.
     """
-    calls: list[bytes] = []
-    answers: list[bytes] = []
-    for item in history:
-        if type(item) is Encoded:
-            (answers if item.answers else calls).extend(item.ids)
-    if len(set(calls)) == len(calls) and len(set(answers)) == len(answers):
-        return history
-    return _renamed(history)
+    if not isinstance(history, GrowingHistory):
+        return _Renamer().take(history)
+    if not isinstance(history.memo, _Renamer):
+        history.memo = _Renamer()
+    return history.memo.take(history)
 
 
-def _renamed(history: Sequence[bytes]) -> Sequence[bytes]:
-    changed = list(history)
-    calls: dict[bytes, int] = {}
-    answers: dict[bytes, int] = {}
-    for place, item in enumerate(history):
-        if type(item) is not Encoded:
-            continue
-        seen = answers if item.answers else calls
+class _Renamer:
+    """Goes through a history once, however often it is asked for."""
+
+    def __init__(self) -> None:
+        self._calls: dict[bytes, int] = {}
+        self._answers: dict[bytes, int] = {}
+        self._out: list[bytes] = []
+
+    def take(self, history: Sequence[bytes]) -> list[bytes]:
+        for item in islice(history, len(self._out), None):
+            self._out.append(self._renamed(item) if type(item) is Encoded else item)
+        return self._out
+
+    def _renamed(self, item: Encoded) -> bytes:
+        seen = self._answers if item.answers else self._calls
         names = []
         for name in item.ids:
             count = seen[name] = seen.get(name, 0) + 1
             names.append(name if count == 1 else _digest(name.decode(), -count).encode())
-        changed[place] = item.renamed(names)
-    return changed
+        return item if tuple(names) == item.ids else item.renamed(names)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from actors.models.wire.call_ids import encoded, unique, wire_ids
-from actors.models.wire.json_bytes import dump, dump_text
+from actors.models.wire.json_bytes import Kept, dump, dump_text
 from actors.models.wire.openai_decoder import OpenAIDecoder
 from actors.models.wire.shape import Decoder, spoken
 from actors.protocol.model import ModelRequest
@@ -40,6 +40,7 @@ class OpenAIChatWire:
     max_tokens_field: str = "max_tokens"
     send_reasoning: bool = False
     body: dict[str, Json] = field(default_factory=dict)
+    _tools: Kept[Sequence[ToolSpec]] = field(default_factory=lambda: Kept(dump_tools), compare=False, repr=False)
 
     @property
     def path(self) -> str:
@@ -62,7 +63,7 @@ class OpenAIChatWire:
                 assert_never(item)
 
     def assemble(self, request: ModelRequest) -> bytes:
-        return assemble(request_head(self), request, dump_tools(request.tools))
+        return assemble(request_head(self), request, self._tools(request.tools))
 
     def decoder(self, prefix: str) -> Decoder:
         return OpenAIDecoder(prefix)

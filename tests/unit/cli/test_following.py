@@ -171,21 +171,6 @@ def test_L03_ctrl_c_cancels_the_own_tree_and_ends_with_130(
     assert "cancelled · 1 Pod" in capsys.readouterr().out
 
 
-def test_L03_ctrl_c_cancels_children_at_work_though_the_roots_run_is_over(fake: FakeGateway, home: str) -> None:
-    def press(fake: FakeGateway) -> None:
-        fake.set(status="idle")
-        fake.add(CHILD, parent_id=ROOT, name="child")
-        threading.Timer(0.05, _interrupt).start()
-
-    def cancelled(fake: FakeGateway, path: str) -> None:
-        if path == f"/v1/pods/{CHILD}/cancel":
-            fake.set(CHILD, status="idle")
-
-    fake.stages, fake.on_post = [press], cancelled
-    assert polypod(["--home", home, "run", "count"]) == 130
-    assert [path for path, _ in fake.posts][1:] == [f"/v1/pods/{ROOT}/cancel", f"/v1/pods/{CHILD}/cancel"]
-
-
 def test_an_empty_task_is_wrong_use(home: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert polypod(["--home", home, "run", "  "]) == 2
     assert capsys.readouterr().err == "polypod: the task is empty\n"

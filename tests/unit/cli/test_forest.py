@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.forest import branches, judge, matching, short_ids, topmost_moving, usage_of
+from orchestrator.cli.forest import branches, judge, matching, short_ids, usage_of
 from orchestrator.cli.ps import nested, state_words
 from tests.support.fake_gateway import pod
 
@@ -37,21 +37,6 @@ def test_a_run_ends_when_nothing_can_move(statuses: dict[str, str], kind: str, s
     verdict = judge(tree(**statuses), "root")
     assert verdict.kind == kind
     assert [p["id"] for p in verdict.stuck] == stuck
-
-
-@pytest.mark.parametrize(
-    ("statuses", "detached", "found"),
-    [
-        ({"root": "idle", "a": "running", "b": "idle", "aa": "running"}, "", ["a"]),
-        ({"root": "idle", "a": "idle", "b": "waiting_on_children", "aa": "paused"}, "", ["b", "aa"]),
-        ({"root": "idle", "a": "running", "b": "running"}, "a", ["b"]),
-        ({"root": "idle", "a": "idle", "aa": "running"}, "a", []),
-        ({"root": "idle", "a": "ended"}, "", []),
-    ],
-)
-def test_L03_what_a_cancel_of_a_resting_root_must_name(statuses: dict[str, str], detached: str, found: list[str]) -> None:
-    pods = [{**p, "detached": p["id"] == detached} for p in tree(**statuses)]
-    assert topmost_moving(pods, "root") == found
 
 
 def test_a_tree_is_drawn_in_order_of_creation() -> None:

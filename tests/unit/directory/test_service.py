@@ -364,6 +364,16 @@ async def test_a_restarted_directory_has_a_session_dropped_that_another_epoch_ow
     assert world.service.where(pod)[1] == 3
 
 
+async def test_an_actor_that_no_directory_knows_gets_no_lease_and_is_ended(worlds: list, tmp_path: Path) -> None:
+    world = LocalWorld(tmp_path)
+    worlds.append(world)
+    await world.start()
+    stranger = world.hosts.actors["0-9"] = world.actor("0-9")
+    with pytest.raises(LookupError):
+        world.service.beat("0-9", ())
+    await world.until(stranger.dead.done)
+
+
 async def test_an_unproven_lease_is_waited_out_and_a_proven_one_is_not(worlds: list, tmp_path: Path) -> None:
     world = LocalWorld(tmp_path, [{"tool_calls": [shell("sleep 0.1")]}, {"text": "done"}])
     worlds.append(world)

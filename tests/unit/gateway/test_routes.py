@@ -17,7 +17,7 @@ from tests.support.gateway import QUICK, client_of
 
 PROBLEM = "application/problem+json"
 POD_FIELDS = {
-    *("id", "name", "parent_id", "root_id", "detached", "status", "owner", "generation", "head_seq", "usage", "children"),
+    *("id", "name", "parent_id", "root_id", "status", "owner", "generation", "head_seq", "usage", "children"),
     *("queue", "created_at", "updated_at"),
 }
 

@@ -95,3 +95,27 @@ async def test_live_text_of_a_running_pod_ends_in_its_entry(tmp_path: Path) -> N
             assert all(words.startswith(text) for text in live.values())
             assert set(live) <= {items[0]["block"]}
     await plane.pods.close()
+
+
+async def test_L03_a_cancel_of_a_pod_at_rest_reaches_its_children_at_work_and_wakes_nobody(tmp_path: Path) -> None:
+    plane = RunningPlane(
+        tmp_path,
+        [
+            {"match": {"pod": "r"}, "tool_calls": [{"name": "SpawnPod", "arguments": {"task": "t", "name": "kid"}}]},
+            {"match": {"pod": "r"}, "text": "I do not wait"},
+            {"match": {"pod": "kid"}, "tool_calls": [{"name": "Shell", "arguments": {"command": "sleep 30"}}]},
+        ],
+    )
+    async with client_of(plane) as http:
+        pod = (await http.post("/v1/pods", json={"prompt": "go", "name": "r"})).json()
+        path = f"/v1/pods/{pod['id']}"
+        assert (await http.get(f"{path}/result", params={"wait": 10})).json()["text"] == "I do not wait"
+        kid = (await http.get("/v1/pods", params={"parent": pod["id"]})).json()["pods"][0]
+        assert kid["status"] == "running"
+        assert (await http.post(f"{path}/cancel")).json()["changed"] is True
+        ended = await http.get(f"/v1/pods/{kid['id']}/result", params={"wait": 10})
+        assert ended.json()["outcome"] == "cancelled"
+        await asyncio.sleep(0.2)
+        assert len([e for e in plane.log(pod["id"]) if isinstance(e, Invoke)]) == 1
+        assert (await http.post(f"{path}/cancel")).json()["changed"] is False
+    await plane.pods.close()

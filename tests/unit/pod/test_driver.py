@@ -1,12 +1,10 @@
-"""The Pod's shell: what it owes the machine is told, whatever comes in between."""
+"""The driver: what it owes the machine and the watchers, whatever comes at the same moment."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from actors.models.scripted import ScriptedModel
 from actors.protocol.live import LiveSink
@@ -15,13 +13,65 @@ from actors.protocol.tools import ToolContext, ToolOutcome
 from actors.tools.guard import GuardPool
 from actors.tools.registry import ToolSetup, build_toolbox
 from actors.tools.typed import Arguments, typed_tool
-from session_store.entries import AssistantItems, Invoke, RunEnd, ToolResults
+from session_store.entries import AssistantItems, Invoke, ToolResults
 from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import Append, Deliver
 from tests.support.local_pods import LocalPods
 
-CALL: dict[str, Any] = {"delay_ms": 50, "tool_calls": [{"name": "Shell", "arguments": {"command": "sleep 30"}}]}
+
+class OrderAfterCommit:
+    """The store, through which an order comes in right behind the first commit that holds an entry of `kind`."""
+
+    def __init__(self, pods: LocalPods, kind: type, order: str) -> None:
+        self._pods, self._kind, self._order = pods, kind, order
+        self._store: Any = pods.store
+        pods.parts.store = self  # type: ignore[assignment]  # it stands in front of the real one
+
+    async def execute(self, request: Any) -> Any:
+        reply = await self._store.execute(request)
+        if self._order and isinstance(request, Append) and any(isinstance(e, self._kind) for e in request.entries):
+            order, self._order = self._order, ""
+            await self._store.execute(Deliver(request.session, Message("order", order, USER, {})))  # type: ignore[arg-type]
+            self._pods.host.hint([request.session])
+        return reply
+
+
+async def test_T02_a_cancel_that_comes_as_the_request_is_sent_off_is_honoured(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "too late", "delay_ms": 60_000}])
+    OrderAfterCommit(pods, Invoke, "cancel")
+    pod = await pods.create("go")
+    row = await pods.until(pod, "idle", 5)
+    assert row.outcome == "withdrawn"
+    await pods.close()
+
+
+async def test_T04_a_cancel_that_comes_as_the_calls_are_begun_closes_them(tmp_path: Path) -> None:
+    slow = {"name": "Shell", "arguments": {"command": "sleep 60"}}
+    pods = LocalPods(tmp_path, [{"tool_calls": [slow, slow]}, {"text": "never"}])
+    OrderAfterCommit(pods, AssistantItems, "cancel")
+    pod = await pods.create("go")
+    row = await pods.until(pod, "idle", 5)
+    story = await pods.story(pod)
+    assert row.outcome == "cancelled"
+    assert [r["status"] for e in story if e["type"] == "tool_results" for r in e["results"]] == ["interrupted"] * 2
+    await pods.close()
+
+
+async def test_text_that_a_pause_cuts_off_is_discarded_for_watchers(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "half of an answer " * 10, "delay_ms": 30_000}])
+    pod = await pods.create("go")
+    cursor, seen = 0, []
+    while not any(event.type == "delta" for event in seen):
+        _, cursor, more = await pods.host.watch(pod, cursor, 5)
+        seen += more
+    await pods.send(pod, Message("pause", "pause", USER, {}))
+    await pods.until(pod, "paused")
+    _, _, more = await pods.host.watch(pod, cursor, 1)
+    assert [event.type for event in more if event.type != "delta"] == ["discard"]
+    _, _, anew = await pods.host.watch(pod, 0, 0)
+    assert [event.type for event in anew if event.type == "delta"] == []
+    await pods.close()
 
 
 class Defective(LocalStore):
@@ -31,36 +81,6 @@ class Defective(LocalStore):
         if isinstance(request, Append):
             raise RuntimeError("a bug")
         return await super().execute(request)
-
-
-class CancelBeside(LocalStore):
-    """Tells of a cancel in the very moment in which an entry of this kind is committed."""
-
-    def __init__(self, pods: LocalPods, kind: type[Any]) -> None:
-        super().__init__(pods.memory)
-        self._pods = pods
-        self._kind = kind
-
-    async def execute(self, request: Any) -> Any:
-        reply = await super().execute(request)
-        if isinstance(request, Append) and any(isinstance(e, self._kind) for e in request.entries):
-            await super().execute(Deliver(request.session, Message("stop it", "cancel", USER)))
-            self._pods.host.hint([request.session])
-        return reply
-
-
-@pytest.mark.parametrize("moment", [Invoke, AssistantItems])
-async def test_T02_a_cancel_told_in_the_moment_of_a_commit_ends_the_run(tmp_path: Path, moment: type[Any]) -> None:
-    pods = LocalPods(tmp_path, [CALL, {"text": "Done."}])
-    pods.parts.store = CancelBeside(pods, moment)
-    pod = await pods.create(None)
-    await pods.send(pod, pods.prompt("go", "m1"))
-    try:
-        await pods.until(pod, "idle", 3.0)
-        ends = [e.outcome for e in await pods.log(pod) if isinstance(e, RunEnd)]
-        assert ends == (["withdrawn"] if moment is Invoke else ["cancelled"])
-    finally:
-        await pods.close()
 
 
 async def test_L07_a_defect_of_an_effect_ends_the_pods_shell_and_is_told(tmp_path: Path) -> None:

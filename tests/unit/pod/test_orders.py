@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from actors.pod import instructions as do
 from actors.pod.transitions import Phase
 from actors.protocol.config import RunLimits
 from session_store.entries import Invoke, RunEnd, Served, UserInput
@@ -153,13 +152,6 @@ def test_a_steering_prompt_is_the_first_thing_of_a_resumed_run() -> None:
     bench.control("resume")
     assert bench.story[2:] == ["end paused", "user look left"]
     assert (bench.phase, bench.row.status) == (Phase.REQUESTING, "running")
-
-
-def test_text_that_a_pause_cuts_off_is_discarded_for_watchers() -> None:
-    bench = Bench().working()
-    bench.control("pause")
-    assert bench.abort_request("Half a sen")[0] == do.DiscardText(bench.request.request_id)  # type: ignore[union-attr]
-    assert bench.story[2:] == ["end paused"]
 
 
 def test_pause_and_resume_before_the_request_ended_ask_again() -> None:

@@ -251,3 +251,12 @@ def test_a_root_tells_nobody() -> None:
     bench.reply("Done.")
     assert bench.flight is not None
     assert bench.flight.deliveries == ()
+
+
+def test_once_the_parents_work_has_failed_another_run_gives_the_place_back_whatever_the_children_do() -> None:
+    bench = Bench(parent=True).spawned("g1", sender=PARENT)
+    fail(bench)
+    assert not bench.row.open
+    bench.working("mine", "user")  # takes the place again
+    finish(bench)
+    assert (bench.told, bench.row.open) == ([("errored", "errored")], False)
