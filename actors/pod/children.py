@@ -66,11 +66,13 @@ class StoreChildren:
             except ConditionFailed as error:
                 if error.reason != "ended":
                     raise ChildrenError(_refusal(row, error)) from error
+            except (Refused, StoreUnavailable) as error:
+                raise ChildrenError(f"{row.name} could not be told to stop: {error}") from error
             await self._directory.stop(row.id, self._session)
         return await self._view(await self._row(row.id))
 
     async def list(self, session: str) -> tuple[ChildView, ...]:
-        rows = await self._rows(Query(parent=session, limit=1000))
+        rows = await self._rows(Query(parent=session, limit=0))
         return tuple([await self._view(row) for row in rows])
 
     async def resolve(self, pod: str) -> str:
@@ -86,7 +88,7 @@ class StoreChildren:
             if ancestor is None:
                 raise ChildrenError(f"No child or grandchild of yours has the id {pod}.")
             return row
-        rows = await self._rows(Query(parent=self._session, name=pod, limit=1000))
+        rows = await self._rows(Query(parent=self._session, name=pod, limit=0))
         if not rows:
             names = ", ".join(r.name for r in await self._rows(Query(parent=self._session, limit=50))) or "none"
             raise ChildrenError(f"You have no child named {pod!r}. Your children: {names}.")

@@ -75,7 +75,7 @@ class PodDriver:
         self._shared = shared
         self._parts = parts
         self._who = machine.state.who
-        self._queue: asyncio.Queue[st.Stimulus] = asyncio.Queue()
+        self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
@@ -93,6 +93,8 @@ class PodDriver:
         try:
             while self.quit is None:
                 stimulus = await self._queue.get()
+                if isinstance(stimulus, BaseException):
+                    raise stimulus
                 for instruction in self.machine.handle(stimulus):
                     self._carry_out(instruction)
         finally:
@@ -334,8 +336,14 @@ class PodDriver:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An effect that failed will never be answered: the machine must not be left waiting for it (case L07)."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._queue.put_nowait(error)
 
     async def _close(self) -> None:
         """End tools first, then all else; leaves nothing running."""

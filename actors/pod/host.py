@@ -186,4 +186,5 @@ class PodHost:
             if self._drivers.get(session) is driver:
                 del self._drivers[session], self._runs[session]
             epoch = driver.machine.state.who.generation
-            await self._parts.directory.left(session, epoch, "tainted" if self.tainted else quit_order.reason)
+            reason = f"fenced: {quit_order.detail}" if quit_order.reason == "fenced" else quit_order.reason
+            await self._parts.directory.left(session, epoch, "tainted" if self.tainted else reason)

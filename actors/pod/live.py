@@ -10,6 +10,9 @@ from dataclasses import replace
 from actors.protocol.live import TOOL_BLOCK, Alert, Delta, Discard, LiveEvent, Retry
 from session_store.items import AssistantItem, Text
 
+JOINED = 4_096
+"""Code points up to which texts of one block are joined at once; all joining is left to `since` beyond that, since
+joining copies."""
 KEPT_NOTICES = 512
 """Retries, discards and alerts kept for watchers that come later."""
 
@@ -40,7 +43,7 @@ class LiveLog:
         offset = self._lengths.get(block, 0)
         self._lengths[block] = offset + len(text)
         number, last = self._events[-1] if self._events else (0, None)
-        if isinstance(last, Delta) and last.block == block and number > self._pulled:
+        if isinstance(last, Delta) and last.block == block and number > self._pulled and len(last.text) < JOINED:
             self._events[-1] = (number, replace(last, text=last.text + text))
         else:
             self._add(Delta(request_id, block, offset, text, self._after()))

@@ -28,7 +28,8 @@ def open_run(state: PodState, run_id: str) -> Commit:
         commit.add(Invoke(run_id, "resume", state.fold.serves))
         commit.consumes.append(head.message_id)
     else:
-        served = tuple(Served(m.message_id, m.sender) for m in state.messages if m.message_id in set(found.consumes))
+        taken = set(found.consumes)
+        served = tuple(Served(m.message_id, m.sender) for m in state.messages if m.message_id in taken)
         commit.add(Invoke(run_id, _wake_kind(state), served))
     commit.add(*found.entries)
     commit.consumes.extend(found.consumes)

@@ -29,7 +29,7 @@ class DirectoryPort(Protocol):
         """The Pod has come to rest; it may be parked after `park_after`."""
 
     async def left(self, session: str, epoch: int, reason: str) -> None:
-        """The Pod's shell let go of the session (`parked`, `ended`, `fenced`, `store`)."""
+        """The Pod's shell let go of the session (`parked`, `ended`, `store`, `tainted`, or `fenced: ` and why)."""
 
 
 class LeaseGate(Protocol):

@@ -44,8 +44,6 @@ ReplyT = TypeVar("ReplyT")
 
 log = logging.getLogger("polypod.directory")
 
-log = logging.getLogger("polypod.directory")
-
 
 @dataclass(frozen=True, slots=True)
 class DirectorySetup:
@@ -268,8 +266,9 @@ class DirectoryActor:
             try:
                 await self._service.start()
                 return
-            except StoreError:
-                if not tries_left:
+            except Exception as error:
+                # Whatever it is: one that lives and never gets ready would keep every Pod waiting for ever.
+                if not tries_left or not isinstance(error, StoreError):
                     log.exception("the Directory cannot start: it ends, and Ray starts it anew")
                     os._exit(1)
 

@@ -214,6 +214,8 @@ def _left(table: Table, fact: at.Left, now: float) -> list[do.Action]:
         return [*lost, *_end(actor, "a Pod's shell failed in it")]
     if fact.reason == "store":
         return losses.not_now(table, placement, now)
+    if fact.reason.startswith("fenced"):  # refused under the newest epoch: over and over it must not be
+        return losses.shell_failed(table, placement, fact.reason, now)
     losses.forget(table, placement, now)
     if fact.reason == "ended":
         table.deaths.pop(fact.session, None)

@@ -86,7 +86,7 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A Pod's shell let go of its session: `parked, ended, fenced, store, tainted`."""
+    """A Pod's shell let go of its session: `parked, ended, store, tainted`, or `fenced: ` and why."""
 
     session: str
     epoch: int

@@ -14,8 +14,8 @@ from session_store.rows import Scope
 from session_store.status import Status
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
-# Ids that polypod itself gives to messages: events and tasks (`<pod id>:…`), cascades.
-_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer):")
+# Ids that polypod itself gives to messages: events and tasks (`<pod id>:…`), cascades, what tools and `stop` send.
+_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer|send|stop):")
 
 
 def is_pod_id(text: str) -> bool:

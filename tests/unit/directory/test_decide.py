@@ -271,6 +271,24 @@ def test_an_end_that_overtakes_the_answer_to_its_bind_is_not_lost() -> None:
     assert mind.phase() is None
 
 
+def test_a_pod_that_the_store_refuses_over_and_over_is_not_started_without_bound() -> None:
+    mind, waits = Mind(), []
+    out = mind.want()
+    for epoch in range(1, SETTINGS.max_restarts + 2):
+        assert of(out, do.Bind) == [do.Bind(S, "7-1", epoch - 1)]
+        mind.tell(at.Bound(S, "7-1", epoch))
+        mind.tell(at.Left(S, epoch, "7-1", "fenced: condition_failed: it cannot be stored"))
+        out = mind.want(epoch=epoch)
+        for wake in of(out, do.WakeAt):
+            waits.append(wake.at - mind.now)
+            mind.table.actors["7-1"].last_beat = wake.at
+            out = mind.tell(at.Tick(), waits[-1])
+    (close,) = of(out, do.Close)
+    assert "it cannot be stored" in close.cause
+    assert len(waits) == SETTINGS.max_restarts - 1
+    assert waits == sorted(waits)
+
+
 def test_an_actor_retires_after_its_bindings() -> None:
     mind = Mind(replace(SETTINGS, retire_after=1))
     actor = mind.live()

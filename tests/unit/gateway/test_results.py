@@ -20,6 +20,7 @@ from session_store.entries import (
     Withdrawn,
 )
 from session_store.items import Problem, Segment, SystemItem, Text
+from session_store.requests import Pending
 from tests.support import store as words
 from tests.support.control_plane import FakePlane
 from tests.support.gateway import client_of
@@ -148,6 +149,23 @@ async def test_the_result_waits_for_the_end_and_no_longer() -> None:
         for response in (await waiting, await mine):
             assert response.json() == {"status": "idle", "outcome": "finished", "text": "the answer"}
         assert time.monotonic() - began < 2
+
+
+async def test_E14_waiting_for_a_reply_has_a_limit_and_neither_cancels_nor_sends_again() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    async with client_of(plane) as http:
+        sent = (await http.post("/v1/pods/p/messages", json={"content": "and this"})).json()
+        before = plane.row("p")
+        told = await http.get("/v1/pods/p/result", params={"wait": 0.1, "message_id": sent["message_id"]})
+        assert (told.status_code, told.json()["outcome"]) == (200, None)
+        assert plane.row("p") == before
+        assert [m.message_id for m in plane.memory.execute(Pending("p")).messages] == [sent["message_id"]]
+        owner.append(words.text("done"))
+        owner.end()
+        assert (await http.get("/v1/pods/p/result", params={"wait": 0.1, "message_id": sent["message_id"]})).json()[
+            "outcome"
+        ] is None  # that run served another message
 
 
 async def test_at_the_timeout_the_outcome_is_null() -> None:

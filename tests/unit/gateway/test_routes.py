@@ -12,7 +12,7 @@ from orchestrator.gateway.problems import from_error
 from orchestrator.ports import ControlPlaneError
 from session_store.entries import Choice, PodEnd, Question, RunEnd
 from session_store.errors import StoreDamaged
-from session_store.requests import Query
+from session_store.requests import FindMessage, Query
 from tests.support import store as words
 from tests.support.control_plane import FakePlane
 from tests.support.gateway import QUICK, client_of
@@ -87,6 +87,7 @@ BAD_BODIES = [
     Bad("/v1/pods", {"message_id": "x" * 201}, "message_id"),
     Bad("/v1/pods", {"message_id": "a\nb"}, "printable"),
     Bad("/v1/pods", {"message_id": "cascade:x"}, "polypod's own"),
+    Bad("/v1/pods", {"message_id": "stop:x"}, "polypod's own"),
     Bad("/v1/pods", ["x"], "JSON object"),
     Bad("{pod}/messages", {}, "content"),
     Bad("{pod}/messages", {"content": "x", "when_busy": "now"}, "when_busy"),
@@ -108,6 +109,32 @@ async def test_V08_a_bad_body_is_told_and_changes_nothing(case: Bad) -> None:
         assert case.says in check_problem(response, 422, "invalid")["detail"]
         assert len(plane.memory.execute(Query()).rows) == 1
         assert plane.row(pod["id"]).queue == 0
+
+
+REFERENCES = [
+    {"type": "workflow_invoke", "text": "/nowhere"},
+    {"type": "workflow_invoke", "data": {"slug": "nowhere"}},
+    {"type": "file_ref", "text": "@gone.txt"},
+    {"type": "knowledge_ref", "text": "#nothing"},
+    {"type": "text"},
+    {"type": "text", "text": 7},
+    {"text": "no type"},
+    "no object",
+]
+
+
+@pytest.mark.parametrize("segment", REFERENCES, ids=str)
+@pytest.mark.parametrize("path", ["/v1/pods", "/v1/pods/{pod}/messages"])
+async def test_T10_a_prompt_with_a_bad_segment_leaves_no_trace_of_its_good_ones(path: str, segment: Any) -> None:
+    plane = FakePlane()
+    async with client_of(plane) as http:
+        pod = await new_pod(http)
+        before = plane.memory.execute(Query()).rows
+        body = {"segments": [{"type": "text", "text": "good"}, segment], "message_id": "m1"}
+        response = await http.post(path.format(pod=pod["id"]), json=body)
+        assert "segments.1" in check_problem(response, 422, "invalid")["detail"]
+        assert plane.memory.execute(Query()).rows == before
+        assert plane.memory.execute(FindMessage(pod["id"], "m1")).session is None
 
 
 G07 = ["../x", "/etc/passwd", "a/b", "", "x" * 65, "..", "a\x00b", "0" * 8 + "-0000-7000-8000-000000000000", "a\\b"]

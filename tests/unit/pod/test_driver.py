@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from session_store.entries import AssistantItems, Invoke
+from actors.models.scripted import ScriptedModel
+from actors.protocol.live import LiveSink
+from actors.protocol.model import ModelReply, ModelRequest
+from actors.protocol.tools import ToolContext, ToolOutcome
+from actors.tools.guard import GuardPool
+from actors.tools.registry import ToolSetup, build_toolbox
+from actors.tools.typed import Arguments, typed_tool
+from session_store.entries import AssistantItems, Invoke, ToolResults
+from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import Append, Deliver
 from tests.support.local_pods import LocalPods
@@ -84,3 +93,83 @@ async def test_G02_write_scope_moves_to_a_child_until_it_has_concluded(tmp_path:
     wrote = [r["status"] for e in story if e["type"] == "tool_results" for r in e["results"] if r["name"] == "Write"]
     assert (row.outcome, wrote) == ("finished", ["denied", "ok"])
     await pods.close()
+
+
+class Defective(LocalStore):
+    """A client of the store with a defect of ours: it fails by an error that is none of the store's."""
+
+    async def execute(self, request: Any) -> Any:
+        if isinstance(request, Append):
+            raise RuntimeError("a bug")
+        return await super().execute(request)
+
+
+async def test_L07_a_defect_of_an_effect_ends_the_pods_shell_and_is_told(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "Done."}])
+    left: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def tell(session: str, epoch: int, reason: str) -> None:
+        left.set_result((session, reason))
+
+    pods.parts.directory.left = tell  # type: ignore[method-assign]
+    pods.parts.store = Defective(pods.memory)
+    pod = await pods.create("go")
+    try:
+        assert await asyncio.wait_for(left, 3.0) == (pod, "tainted")
+        assert (pods.host.tainted, pods.host.held()) == ("RuntimeError: a bug", [])
+    finally:
+        await pods.close()
+
+
+class BrokenModel(ScriptedModel):
+    """An adapter with a defect: its first request fails by an error that is none of the model's."""
+
+    failed = False
+
+    async def reply(self, request: ModelRequest, live: LiveSink) -> ModelReply:
+        if not self.failed:
+            self.failed = True
+            raise KeyError("choices")
+        return await super().reply(request, live)
+
+
+async def test_L07_a_defect_of_a_model_adapter_ends_the_run_and_the_next_prompt_is_taken(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [])
+    pods.parts.models["scripted"] = BrokenModel([{"text": "never asked for"}, {"text": "Fine."}])
+    pod = await pods.create("go")
+    row = await pods.until(pod, "errored")
+    assert row.error == {"type": "internal", "message": "KeyError: 'choices'"}
+    await pods.send(pod, pods.prompt("again", "m2"))
+    assert (await pods.until(pod, "idle")).outcome == "finished"
+    await pods.close()
+
+
+async def test_L07_a_defect_of_a_tool_is_its_calls_error_and_the_run_goes_on(tmp_path: Path) -> None:
+    both = [{"name": name, "arguments": {"path": "a.txt"}} for name in ("Broken", "Read")]
+    pods = LocalPods(tmp_path, [{"tool_calls": both}, {"text": "Told."}])
+    (tmp_path / "a.txt").write_text("hello\n")
+    pods.parts.toolbox = with_broken_tool(pods.parts.toolbox)  # type: ignore[method-assign]
+    pod = await pods.create("go")
+    assert (await pods.until(pod, "idle")).outcome == "finished"
+    results = [r for e in await pods.log(pod) if isinstance(e, ToolResults) for r in e.results]
+    told = {r.name: (r.status, r.content) for r in results}
+    assert told["Broken"] == ("error", "Broken failed: RuntimeError: a bug")
+    assert told["Read"][0] == "ok"
+    await pods.close()
+
+
+class Broken(Arguments):
+    says = "Has a defect."
+    path: str
+
+
+def with_broken_tool(build: Any) -> Any:
+    """The same toolbox, with a tool in it that has a defect."""
+
+    async def broken(arguments: Broken, context: ToolContext) -> ToolOutcome:
+        raise RuntimeError("a bug")
+
+    tool = typed_tool(Broken, broken)
+    return lambda config, children: build_toolbox(
+        (*config.tools, tool.spec.name), children, GuardPool(), ToolSetup(more=(tool,))
+    )

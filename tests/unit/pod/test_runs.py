@@ -8,6 +8,7 @@ from actors.pod import stimuli as st
 from actors.pod.transitions import Phase
 from session_store.codec import pack, to_plain
 from session_store.errors import ConditionFailed
+from session_store.messages import Message
 from session_store.requests import Deliver, Expect
 from tests.unit.pod.bench import POD, Bench, call, prompt
 
@@ -222,3 +223,21 @@ def test_parking_gives_the_lease_up_and_a_message_in_time_takes_it_back() -> Non
     bench.feed(st.ParkingAsked())
     assert bench.release()[-1].reason == "parked"  # type: ignore[union-attr]
     assert (bench.phase, bench.row.owned) == (Phase.GONE, False)
+
+
+def test_E13_a_thousand_notices_in_one_turn_are_all_kept_and_no_event_is_lost_among_them() -> None:
+    bench = Bench().working()
+    for n in range(1000):
+        bench.deliver(Message(f"n{n}", "notify", "user", {"message": f"news {n}"}))
+        if n % 100 == 0:
+            bench.event(f"c{n}", 1)
+    bench.hint()
+    bench.reply(call("Look"), stop="tool_calls")
+    bench.checked = False  # comparing memory and log after each stimulus would take most of the time
+    bench.finish(0)
+    items = [text for text in bench.story if text.startswith(("notification", "pod_event"))]
+    assert items == [*(f"notification n{n}" for n in range(1000)), *(f"pod_event c{n}:1" for n in range(0, 1000, 100))]
+    assert (bench.phase, bench.queue) == (Phase.REQUESTING, [])
+    bench.checked = True
+    bench.reply("All read.")
+    assert bench.story[-1] == "end finished"
