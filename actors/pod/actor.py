@@ -142,7 +142,6 @@ class PodActor:
 
     async def bind(self, session: str, directory_epoch: int, replaces: int | None) -> dict[str, Json]:
         self._loop = asyncio.get_running_loop()
-        self._heartbeat.renew()
         bound = await self._host.bind(session, directory_epoch, replaces)
         return {"ok": bound.ok, "epoch": bound.epoch, "code": bound.code, "message": bound.message}
 
