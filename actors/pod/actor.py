@@ -168,12 +168,6 @@ class PodActor:
         self._loop = asyncio.get_running_loop()
         await asyncio.Event().wait()
 
-    async def retire(self) -> None:
-        """End this process."""
-        self._heartbeat.stop()
-        await self._host.close()
-        ray.actor.exit_actor()
-
     def _held(self) -> list[dict[str, Json]]:
         return [{"session": h.session, "epoch": h.epoch, "resting": h.resting} for h in self._host.held()]
 
