@@ -50,9 +50,7 @@ class Gateway:
             except (OSError, HTTPException) as error:
                 raise self._lost(error) from None
 
-    def _call(
-        self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
-    ) -> Any:
+    def _call(self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Any:
         with closing(self._connect()) as connection:
             try:
                 response = self._send(connection, method, _with_query(path, query), body)
