@@ -33,6 +33,7 @@ fix: ## put format and lint right, then check
 
 bench: ## the benchmarks; prints ratios
 	@scripts/bootstrap dev
+	@scripts/bootstrap bench
 	@$(VENV)/bin/python -m benchmarks $(ARGS)
 
 clean: ## remove caches and build products

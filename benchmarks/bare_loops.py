@@ -7,6 +7,7 @@ Each goes on from a history of STEPS finished steps until the model has no more 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -67,15 +68,14 @@ def httpx_loop(url: str, workspace: Path, messages: list[dict[str, Any]], log: P
 
 def sdk_loop(url: str, workspace: Path, messages: list[dict[str, Any]]) -> None:
     """The OpenAI SDK as its readme shows it; stores nothing."""
-    import openai  # lazy: a contender of its own, not needed by the others
-
+    openai: Any = importlib.import_module("openai")  # only here where `make bench` has put it
     client = openai.OpenAI(base_url=url, api_key="none")
     while True:
         text, calls = "", {}
         stream: Any = client.chat.completions.create(
             model="m",
-            messages=messages,  # type: ignore[arg-type]
-            tools=TOOLS,  # type: ignore[arg-type]
+            messages=messages,
+            tools=TOOLS,
             stream=True,
         )
         for chunk in stream:

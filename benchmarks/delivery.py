@@ -20,6 +20,7 @@ from benchmarks.world import World, WorldOptions, at_rest, children, log_of
 from orchestrator.client import RayControlPlane
 from orchestrator.directory.settings import DirectorySettings
 from session_store.entries import RunEnd, SystemItems
+from session_store.requests import PodRow
 
 CHILDREN, QUICK_CHILDREN = 8, 3
 ROUNDS, QUICK_ROUNDS = 6, 1
@@ -64,7 +65,7 @@ async def _measured(world: World, count: int, rounds: int) -> tuple[list[float],
         await world.pool(count + 2)
         calls += await _bare_calls(CALLS // rounds)
         parent = await world.create(control, "Spawn the children.", name=f"parent-{number}")
-        rows = []
+        rows: list[PodRow] = []
         while len(rows) < count:
             await asyncio.sleep(0.2)
             rows = await children(control, parent)

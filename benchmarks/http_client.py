@@ -1,7 +1,5 @@
 """Which HTTP client the model wires stand on: aiohttp, httpx and bare asyncio streams beside each other.
 
-python -m benchmarks.http_client
-
 Each client sends requests of 50, 200 and 800 steps (kept bytes, joined) to one local server in another process and
 reads the streamed reply: wall time, and the client's own CPU time. The polypod endpoint does the same over aiohttp, and
 decodes.
@@ -23,6 +21,7 @@ from actors.protocol.config import ModelSpec
 from actors.protocol.model import ModelRequest
 from benchmarks.bare_loops import history
 from benchmarks.model_server import ModelServer
+from benchmarks.report import Cell, Report, Table
 
 STEPS = (50, 200, 800)
 ROUNDS, WARM = 80, 5
@@ -134,9 +133,9 @@ def imported(module: str) -> tuple[float, float]:
     return min(r[0] for r in runs), min(r[1] for r in runs)
 
 
-async def compare(server: ModelServer) -> None:
-    print(f"{'ms per request: wall / own CPU':<32}" + "".join(f"{f'{s} steps':>16}" for s in STEPS) + "   CPU of bare")
-    base: list[tuple[float, float]] = []
+async def compare(server: ModelServer) -> list[tuple[str, list[tuple[float, float]]]]:
+    """By client: (wall, own CPU) at each length."""
+    found: list[tuple[str, list[tuple[float, float]]]] = []
     ways = {"bare asyncio streams": by_bare_streams, "aiohttp": by_aiohttp, "httpx": by_httpx}
     for name, way in ways.items():
         row: list[tuple[float, float]] = []
@@ -146,25 +145,26 @@ async def compare(server: ModelServer) -> None:
                 row.append(await by_send(server, steps, send))
 
         await way(measure)
-        base = base or row
-        show(name, row, base)
-    show("polypod endpoint, with decoding", [await by_polypod(server, steps) for steps in STEPS], base)
+        found.append((name, row))
+    found.append(("polypod endpoint, with decoding", [await by_polypod(server, steps) for steps in STEPS]))
+    return found
 
 
-def show(name: str, row: list[tuple[float, float]], base: list[tuple[float, float]]) -> None:
-    ratios = "  ".join(f"{own / least:4.1f} x" for (_, own), (_, least) in zip(row, base, strict=True))
-    print(f"{name:<32}" + "".join(f"{f'{wall:.2f} / {own:.2f}':>16}" for wall, own in row) + f"   {ratios}")
-
-
-def main() -> None:
+def run(quick: bool) -> Report:
+    del quick  # it takes seconds
     with ModelServer() as server:
-        asyncio.run(compare(server))
-    print()
+        found = asyncio.run(compare(server))
+    least = found[0][1]
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(wall for wall, _ in row), *(own for _, own in row), row[-1][1] / least[-1][1]) for name, row in found
+    ]
+    columns = (*(f"wall {s}" for s in STEPS), *(f"CPU {s}" for s in STEPS), "CPU / bare")
     ours = ("session_store.codec", "actors.protocol.model", "actors.models.registry", "actors.models.http")
-    for module in ("aiohttp", "httpx", *ours):
-        took, size = imported(module)
-        print(f"import {module:<26} {took:7.0f} ms  {size:6.1f} MB")
-
-
-if __name__ == "__main__":
-    main()
+    imports = tuple((module, *imported(module)) for module in ("aiohttp", "httpx", *ours))
+    return Report(
+        "HTTP client: what one streamed request costs its sender",
+        (
+            Table("ms per request, p50, by steps of history", ("", *columns), tuple(rows)),
+            Table("import", ("", "ms", "MiB private"), imports),
+        ),
+    )

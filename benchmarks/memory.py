@@ -12,6 +12,8 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from actors.protocol.config import ModelSpec
 from benchmarks.machine import memory_of
@@ -94,7 +96,7 @@ def run(quick: bool) -> Report:
     )
 
 
-def _row(what: str, weight: dict[str, float], empty: dict[str, float]) -> tuple[Cell, ...]:
+def _row(what: str, weight: Mapping[str, float], empty: Mapping[str, float]) -> tuple[Cell, ...]:
     mib = (weight[kind] / 1024 for kind in ("private", "pss", "rss"))
     return (what, *mib, weight["private"] / empty["private"])
 
@@ -103,13 +105,12 @@ def _median(weights: list[dict[str, int]]) -> dict[str, float]:
     return {kind: statistics.median(w[kind] for w in weights) for kind in ("private", "pss", "rss")}
 
 
-def _python(code: str, *arguments: str) -> list[object]:
+def _python(code: str, *arguments: str) -> Any:
     """What a fresh process prints, read as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True, timeout=120
     )
-    found: list[object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _alone(spec: ModelSpec) -> tuple[dict[str, float], dict[str, float]]:

@@ -120,12 +120,12 @@ def _report(bench: Bench, per_step: float, sizes: tuple[int, int], heads: list[i
     ours = {n: found.p50("polypod", n) for n in LENGTHS}
     longest = LENGTHS[-1]
     sdk = found.p50("sdk", longest) if bench.has_sdk else None
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         found.row("polypod", "polypod, one Pod, SQLite FULL"),
         found.row("httpx", "bare loop: httpx, JSON lines with fsync"),
         found.row("sdk", "bare loop: OpenAI SDK, nothing stored") if bench.has_sdk else ("OpenAI SDK", *[None] * 6),
     ]
-    ratios = [
+    ratios: list[tuple[Cell, ...]] = [
         ("polypod / bare httpx loop", *(ours[n] / found.p50("httpx", n) for n in LENGTHS)),
         ("OpenAI SDK loop / polypod", *(found.p50("sdk", n) / ours[n] if sdk else None for n in LENGTHS)),
     ]

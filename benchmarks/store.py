@@ -1,16 +1,12 @@
 """How fast the store is: through its actor, beside bare SQLite commits of the same rows and beside bare actor calls.
 
-    python -m benchmarks.store [--json] [--seconds 2]
-
 Every figure is taken in this one run; read the ratios, not the absolutes. A row is an assistant entry of about 700
 bytes. "single" is one entry in one commit, "batched" 64 entries in one commit.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import sqlite3
 import statistics
@@ -19,10 +15,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ray
 
+from benchmarks.report import Report, Table
 from session_store.actor import StoreOptions, start_store
 from session_store.backends.sqlite import SqliteStore
 from session_store.codec import encode_entry
@@ -33,6 +29,8 @@ from session_store.requests import Append, AsyncStore, Create, Open, Read, Reply
 
 BATCH = 64
 WARM_UP = 50
+SECONDS, QUICK_SECONDS = 2.0, 0.3
+"""How long each figure is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ async def bare_actor(seconds: float) -> list[Figure]:
 
 
 async def of_store(label: str, store: AsyncStore, seconds: float) -> list[Figure]:
-    writer = await Writer(store, "one").start()
+    writer = await Writer(store, _session(label)).start()
     one, many = (entry(),), (entry(),) * BATCH
     figures = [
         await measured(f"{label}, single", seconds, 1, lambda: writer.append(one)),
@@ -160,7 +158,7 @@ async def of_store(label: str, store: AsyncStore, seconds: float) -> list[Figure
 
 async def of_many_sessions(label: str, store: AsyncStore, seconds: float) -> Figure:
     """64 owners who append one entry each at the same moment."""
-    writers = [await Writer(store, f"many-{n}").start() for n in range(BATCH)]
+    writers = [await Writer(store, _session(f"{label} {n}")).start() for n in range(BATCH)]
     one = (entry(),)
 
     async def all_at_once() -> None:
@@ -178,9 +176,15 @@ async def figures_of(folder: Path, seconds: float) -> list[Figure]:
     client = RayStore(lambda: actor)
     found += await of_store("store actor", client, seconds)
     found.append(await of_many_sessions("store actor", client, seconds))
+    through_ray = RayStore(lambda: actor, local=False)
+    found += (await of_store("store actor, through Ray", through_ray, seconds))[:2]
     here.close()
     ray.kill(actor)
     return found
+
+
+def _session(label: str) -> str:
+    return label.replace(" ", "-").replace(",", "")
 
 
 def ratios(figures: list[Figure]) -> dict[str, float]:
@@ -200,29 +204,21 @@ def ratios(figures: list[Figure]) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each figure is taken (default 2)")
-    chosen = parser.parse_args()
+def run(quick: bool) -> Report:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # as polypod starts its workers
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     with tempfile.TemporaryDirectory() as folder:
-        figures: list[Figure] = asyncio.run(figures_of(Path(folder), chosen.seconds))
+        figures = asyncio.run(figures_of(Path(folder), QUICK_SECONDS if quick else SECONDS))
     ray.shutdown()
-    compared = ratios(figures)
-    if chosen.json:
-        rows: list[dict[str, Any]] = [
-            {"name": f.name, "per_second": f.per_second, "p50_ms": f.p50, "p99_ms": f.p99} for f in figures
-        ]
-        print(json.dumps({"figures": rows, "ratios": compared}))
-        return
-    for figure in figures:
-        print(f"{figure.name:42} {figure.per_second:>10,.0f} /s   p50 {figure.p50:7.3f} ms   p99 {figure.p99:7.3f} ms")
-    print()
-    for name, value in compared.items():
-        print(f"{name:62} {value:6.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    return Report(
+        "Store: entries per second through its actor",
+        (
+            Table(
+                "a row is an assistant entry of about 700 bytes",
+                ("", "per second", "p50 ms", "p99 ms"),
+                tuple((f.name, f.per_second, f.p50, f.p99) for f in figures),
+            ),
+            Table("ratios", ("", ""), tuple(ratios(figures).items())),
+        ),
+    )

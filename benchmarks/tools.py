@@ -1,13 +1,9 @@
-"""What the process guard costs: the start of a guarded command beside a bare one, its memory, kill and tool latency.
-
-python -m benchmarks.tools
-"""
+"""What the process guard costs: the start of a guarded command beside a bare one, its memory, kill and tool latency."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,45 +14,44 @@ from pathlib import Path
 from actors.protocol.tools import CallKey, FileSeen, ToolContext
 from actors.tools.guard import GuardPool, Order
 from actors.tools.registry import FILE_TOOLS, build_toolbox
+from benchmarks.machine import memory_of
+from benchmarks.report import Cell, Report, Table, high, middle
 from session_store.items import ToolCall
 
-ROUNDS = 60
+ROUNDS, QUICK_ROUNDS = 60, 10
 
 
-async def timed(work: Callable[[], Awaitable[object]], rounds: int = ROUNDS) -> list[float]:
-    """Milliseconds of each round, after one that does not count."""
-    await work()
-    took = []
-    for _ in range(rounds):
-        started = time.perf_counter()
+class Timed:
+    """The rows of a table: milliseconds of each round of a piece of work, after one that does not count."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.rows: list[tuple[Cell, ...]] = []
+
+    async def __call__(
+        self, what: str, work: Callable[[], Awaitable[object]], against: float | None = None, rounds: int | None = None
+    ) -> float:
+        """The p50; `against` is what it is a multiple of."""
         await work()
-        took.append((time.perf_counter() - started) * 1000)
-    return took
-
-
-def show(what: str, took: list[float], against: float | None = None) -> float:
-    middle = statistics.median(took)
-    ratio = f"  {middle / against:6.2f} x" if against else ""
-    print(f"{what:<58} p50 {middle:7.2f} ms  p90 {statistics.quantiles(took, n=10)[8]:7.2f} ms{ratio}")
-    return middle
+        took = []
+        for _ in range(rounds or self.rounds):
+            started = time.perf_counter()
+            await work()
+            took.append((time.perf_counter() - started) * 1000)
+        p50 = middle(took)
+        self.rows.append((what, p50, high(took), None if against is None else p50 / against))
+        return p50
 
 
 async def nothing(data: bytes) -> None:
     pass
 
 
-def memory(pid: int) -> dict[str, int]:
-    """kB by kind, of one process."""
-    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    kinds = {name: int(rest.split()[0]) for name, _, rest in (row.partition(":") for row in rows)}
-    return {"rss": kinds["Rss"], "pss": kinds["Pss"], "private": kinds["Private_Clean"] + kinds["Private_Dirty"]}
-
-
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
-async def starts(folder: Path) -> None:
+async def starts(folder: Path, timed: Timed) -> None:
     async def bare() -> None:
         await asyncio.to_thread(subprocess.run, ["/bin/bash", "-c", "true"], stdin=subprocess.DEVNULL, check=True)
 
@@ -65,14 +60,15 @@ async def starts(folder: Path) -> None:
 
     pool = GuardPool()
     order = Order(("/bin/bash", "-c", "true"), folder, 30.0)
-    against = show("bash -c true, bare", await timed(bare))
-    show("bare interpreter (-I -S -c pass)", await timed(python), against)
-    show("bash -c true, guarded", await timed(lambda: pool.run(order, nothing)), against)
-    eight = await timed(lambda: asyncio.gather(*(pool.run(order, nothing) for _ in range(8))), 10)
-    show("eight of them at once", eight, against)
+    against = await timed("bash -c true, bare", bare)
+    await timed("bare interpreter (-I -S -c pass)", python, against)
+    await timed("bash -c true, guarded", lambda: pool.run(order, nothing), against)
+    await timed(
+        "eight of them at once", lambda: asyncio.gather(*(pool.run(order, nothing) for _ in range(8))), against, 10
+    )
 
 
-async def living(folder: Path) -> None:
+async def living(folder: Path) -> tuple[tuple[Cell, ...], ...]:
     """Memory of a guard, and how fast all ends."""
     pool = GuardPool()
     ready = asyncio.Event()
@@ -84,19 +80,22 @@ async def living(folder: Path) -> None:
 
     running = asyncio.ensure_future(pool.run(Order(("/bin/bash", "-c", "echo $$; sleep 60"), folder, 60.0), hear))
     await ready.wait()
-    figures = memory(parent_of(int(b"".join(said))))
-    print("memory of a guard: " + ", ".join(f"{kind} {kb / 1024:.1f} MB" for kind, kb in figures.items()))
+    weight = memory_of(parent_of(int(b"".join(said))))
     started = time.perf_counter()
     for _ in range(10_000):
         pool.feed_all()
-    print(f"feeding one guard: {(time.perf_counter() - started) * 100:.1f} us")
+    feeding = (time.perf_counter() - started) * 100
     started = time.perf_counter()
     pool.kill_all()
     await running
-    print(f"kill_all until all is gone: {(time.perf_counter() - started) * 1000:.1f} ms")
+    return (
+        *((f"memory of a guard, {kind}, MiB", kib / 1024) for kind, kib in weight.items()),
+        ("feeding one guard, µs", feeding),
+        ("kill_all until all is gone, ms", (time.perf_counter() - started) * 1000),
+    )
 
 
-async def tools(folder: Path) -> None:
+async def tools(folder: Path, timed: Timed) -> None:
     guard = GuardPool()
     toolbox = build_toolbox(FILE_TOOLS, None, guard)
     file = folder / "a.txt"
@@ -116,24 +115,27 @@ async def tools(folder: Path) -> None:
         if done:
             seen[done["path"]] = FileSeen(done["path"], done["digest"])
 
-    show("Shell `true`", await timed(lambda: call("Shell", command="true")))
-    show("Read, 1,000 lines", await timed(lambda: call("Read", path="a.txt")))
-    show("Write, 5 kB (with fsync)", await timed(lambda: call("Write", path="b.txt", content="line\n" * 1_000)))
-    show("Glob over 200 files", await timed(lambda: call("Glob", pattern="**/*.py")))
-    show("Grep over 200 files, 200 matches shown", await timed(lambda: call("Grep", pattern="import")))
+    await timed("Shell `true`", lambda: call("Shell", command="true"))
+    await timed("Read, 1,000 lines", lambda: call("Read", path="a.txt"))
+    await timed("Write, 5 kB (with fsync)", lambda: call("Write", path="b.txt", content="line\n" * 1_000))
+    await timed("Glob over 200 files", lambda: call("Glob", pattern="**/*.py"))
+    await timed("Grep over 200 files, 200 matches shown", lambda: call("Grep", pattern="import"))
     await toolbox.close()
 
 
-async def everything(folder: Path) -> None:
-    await starts(folder)
-    await living(folder)
-    await tools(folder)
-
-
-def main() -> None:
+def run(quick: bool) -> Report:
     with tempfile.TemporaryDirectory() as name:
-        asyncio.run(everything(Path(os.path.realpath(name))))
+        return asyncio.run(_everything(Path(os.path.realpath(name)), Timed(QUICK_ROUNDS if quick else ROUNDS)))
 
 
-if __name__ == "__main__":
-    main()
+async def _everything(folder: Path, timed: Timed) -> Report:
+    await starts(folder, timed)
+    guard = await living(folder)
+    await tools(folder, timed)
+    return Report(
+        "Tools: the process guard, and each tool",
+        (
+            Table("ms", ("", "p50", "p90", "of bare bash"), tuple(timed.rows)),
+            Table("the guard", ("", ""), guard),
+        ),
+    )

@@ -25,7 +25,13 @@ FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
 STOP_SEEN = 1.0
 """Seconds that `stop` waits to see the Pod ended before it says `stopping`."""
-_CODES = {"unknown_session": "not-found", "not-found": "not-found", "store_damaged": "store-damaged", "limit": "limit"}
+_CODES = {
+    "unknown_session": "not-found",
+    "not-found": "not-found",
+    "store_damaged": "store-damaged",
+    "limit": "limit",
+    "name_taken": "name_taken",
+}
 
 
 class RayControlPlane:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
@@ -165,9 +165,9 @@ def read_limits(given: Mapping[str, Json]) -> Limits:
         least = 0 if name in ("depth", "children") else 1
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if name == "seconds":
-            if not number or not 0 < value < float("inf"):
+            if not number or not 0 < value <= LARGEST:
                 raise OrderRefused("invalid", f"The limit `seconds` is a number above 0, not {value!r}.")
-        elif not number or value != int(value) or value < least:
+        elif not number or not least <= value <= LARGEST or value != int(value):
             raise OrderRefused("invalid", f"The limit `{name}` is a whole number of at least {least}, not {value!r}.")
     return Limits(**{k: v if k == "seconds" else int(v) for k, v in given.items()})
 

@@ -55,7 +55,8 @@ class LiveBatch:
 
 
 class ControlPlaneError(Exception):
-    """A request the control plane refuses. `code` as in the problems of the HTTP seam (`invalid`, `limit`, …)."""
+    """A request the control plane refuses. `code` as in the problems of the HTTP seam (`invalid`, `limit`, …), and
+    `name_taken`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

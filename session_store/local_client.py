@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from typing import cast
 
 from session_store.local_server import LENGTH, same_user
 from session_store.wire_codec import decode_many, encode_many
@@ -46,8 +47,7 @@ class LocalLine(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # other event loops' transports are not its subclasses
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

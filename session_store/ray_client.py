@@ -126,10 +126,21 @@ class _Attempts:
 
 
 class RayStore:
-    """`AsyncStore`. `limit` bounds the whole of one request with its retries, `attempt` one call; in seconds."""
+    """`AsyncStore`. `limit` bounds the whole of one request with its retries, `attempt` one call; in seconds.
 
-    def __init__(self, find: Callable[[], Any], limit: float = LIMIT_SECONDS, attempt: float = ATTEMPT_SECONDS) -> None:
+    `local` False: through Ray also on the store's own machine.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Any],
+        limit: float = LIMIT_SECONDS,
+        attempt: float = ATTEMPT_SECONDS,
+        *,
+        local: bool = True,
+    ) -> None:
         self._lanes = _Lanes(find)
+        self._may_be_local = local
         self._local = _LocalRoad(self._lanes, attempt)
         self._limit = limit
         self._attempt = attempt
@@ -152,7 +163,7 @@ class RayStore:
                 await asyncio.sleep(attempts.delay(error))
 
     async def _ask(self, lane: str, payload: bytes) -> bytes:
-        line = None if lane == "follow" else await self._local.line(lane)
+        line = await self._local.line(lane) if self._may_be_local and lane != "follow" else None
         if line is not None:
             return await line.ask(payload)
         data: bytes = await (self._post(payload) if lane == "write" else self._lanes.call(lane, payload))

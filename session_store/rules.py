@@ -201,6 +201,10 @@ def check_run(state: SessionState, message: Message, expect: Expect) -> None:
     if message.kind == "stop" and expect.id is None:
         return
     about_to_start = expect.id is None and status.starts_run(fold, state.messages)
+    if message.kind == "resume" and state.owned and (about_to_start or fold.run_open):
+        if any(m.kind == "pause" and m.body.get("run_id") in (None, fold.run_id) for m in state.messages):
+            return
+        raise _not_running(state, None)
     if about_to_start or fold.run_open or _can_change(fold, message.kind):
         return
     raise _not_running(state, expect.id or fold.run_id)

@@ -41,7 +41,7 @@ class StoreChildren:
         except (Refused, StoreUnavailable) as error:
             raise ChildrenError(f"The message to {row.name} could not be delivered: {error}") from error
         await self._directory.hint((row.id,))
-        view = await self._view(row)
+        view = replace(await self._view(row), status=delivered.status)
         # Asked again after a crash, the head of now may be beyond the end of the run that the message has had.
         return replace(view, head=0) if delivered.existed else view
 

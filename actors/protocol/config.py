@@ -36,6 +36,10 @@ class ModelSpec:
     options: dict[str, Json] = field(default_factory=dict)
 
 
+LARGEST = 2**53
+"""Of any number that an order or the settings give: larger ones survive neither JSON nor the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunLimits:
     """Limits of one run: model requests, tokens (input + output), seconds; None is no limit."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from actors.protocol.ids import name_problem
 from actors.protocol.tools import Children, ChildrenError, ChildView, SpawnOrder, Tool, ToolContext, ToolOutcome
@@ -25,6 +25,7 @@ from session_store.requests import Scope
 
 T = TypeVar("T")
 
+Written = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 _POD = "Name or id of the Pod."
 _LISTED = 200
 
@@ -52,7 +53,7 @@ class SpawnPod(Arguments):
         "Without `scope` it shares your folders; with it, only those, and you cannot write what you gave until it is "
         "done."
     )
-    task: str = Field(min_length=1, description="What it shall do, complete in itself.")
+    task: Written = Field(description="What it shall do, complete in itself.")
     name: str | None = Field(
         default=None, description="Short name, unique among your Pods: letters, digits, `_`, `.`, `-`, spaces."
     )
@@ -81,7 +82,7 @@ class SendToPod(Arguments):
         "answer; one at rest starts to work on it; one at work takes it up when its present work is done."
     )
     pod: str = Field(min_length=1, description=_POD)
-    message: str = Field(min_length=1, description="The message, complete in itself.")
+    message: Written = Field(description="The message, complete in itself.")
 
 
 class ReadPodOutput(Arguments):

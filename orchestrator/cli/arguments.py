@@ -40,8 +40,7 @@ def _add_working(commands: Any) -> None:
     run.add_argument("--name", help="name of the Pod")
     run.add_argument("--workspace", metavar="DIR", help="folder to work in (default: this one)")
     for name in LIMITS:
-        kind = float if name == "seconds" else int
-        run.add_argument(f"--limit-{name}", type=kind, metavar="N", help=_LIMIT_HELP[name])
+        run.add_argument(f"--limit-{name}", type=_LIMIT_TYPE[name], metavar="N", help=_LIMIT_HELP[name])
 
     demo = _add(
         commands, "demo", "demo:demo", "a tree of Pods takes a census of a folder, without key or network",
@@ -126,13 +125,41 @@ def _add(commands: Any, name: str, handler: str, words: str, json_help: str | No
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
+    return _number(text, 0)
+
+
+def _positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def _number(text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"a whole number from {least} on is needed, not {text!r}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0 is needed, not {text!r}")
     return number
 
 
 STATUSES = ("idle", "running", "waiting_on_user", "waiting_on_children", "paused", "errored", "ended")
+_LIMIT_TYPE: dict[str, Any] = {
+    "requests": _positive,
+    "tokens": _positive,
+    "seconds": _seconds,
+    "depth": _count,
+    "children": _count,
+}
 _LIMIT_HELP = {
     "requests": "model requests per run",
     "tokens": "tokens per run, input and output",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 5
 """How often the home may change hands while a command looks for its owner."""
+STORE_PATIENCE = 30.0
+"""Seconds for which a command that follows a tree bears a store that does not answer."""
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ def join_or_own(home: Home, plan: Plan | None = None) -> Link:
     for _ in range(ATTEMPTS):
         gateway = reach(home)
         if gateway is not None:
-            return Link(gateway)
+            return Link(replace(gateway, patience=STORE_PATIENCE))
         settings = plan.settings()
         plan.ready(settings)
         ownership = home.own()
@@ -75,7 +77,7 @@ def join_or_own(home: Home, plan: Plan | None = None) -> Link:
         except BaseException:
             ownership.close()
             raise
-        return Link(Gateway(owner.address, owner.secret), owner)
+        return Link(Gateway(owner.address, owner.secret, patience=STORE_PATIENCE), owner)
     raise CommandError(f"the owner of the home {home.path} changes all the time: try again")
 
 

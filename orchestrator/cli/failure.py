@@ -29,7 +29,7 @@ class GatewayProblem(CommandError):
     """The gateway refused. `type` is the short problem type (`not-found, busy, …`), `status` the HTTP one."""
 
     def __init__(self, type_: str, status: int, message: str) -> None:
-        super().__init__(message, USAGE if status in (400, 422) else FAILED)
+        super().__init__(message, USAGE if type_ == "invalid" else FAILED)
         self.type = type_
         self.status = status
 

@@ -26,6 +26,8 @@ def run(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
     except SystemExit as end:  # argparse has said what is wrong, or printed the help
         return _flushed(end.code if isinstance(end.code, int) else USAGE)
+    except BrokenPipeError:  # nobody reads the help
+        return _pipe_closed()
     if options.command is None:
         parser.print_help()
         return _flushed(USAGE)

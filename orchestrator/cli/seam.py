@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from orchestrator.cli.failure import GatewayProblem, OwnerLost
 
 _TYPE = "urn:polypod:"
 _LINE_LIMIT = 64 << 20
+_AGAIN = 0.5
+"""Seconds between two tries of a read that the store could not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,25 @@ class ServerEvent:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Calls to one gateway. Each call is a connection of its own, so calls may come from several threads."""
+    """Calls to one gateway. Each call is a connection of its own, so calls may come from several threads.
+
+    `patience`: seconds for which a read is repeated while the store cannot answer (503); it may be restarting.
+    """
 
     address: str
     secret: str | None = None
     timeout: float = 60.0
+    patience: float = 0.0
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        return self._call("GET", path, query, None)
+        limit = time.monotonic() + self.patience
+        while True:
+            try:
+                return self._call("GET", path, query, None)
+            except GatewayProblem as problem:
+                if problem.status != 503 or time.monotonic() > limit:
+                    raise
+            time.sleep(_AGAIN)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._call("POST", path, None, body or {})

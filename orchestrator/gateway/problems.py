@@ -31,7 +31,7 @@ STATUS = {
     "forbidden": 403,
     "store-damaged": 500,
 }
-_BY_REASON = {
+_BY_REASON: dict[str, tuple[str, int | None]] = {
     "ended": ("pod-ended", 409),
     "already_answered": ("already-answered", 409),
     "question_closed": ("question-closed", 409),
@@ -71,8 +71,8 @@ def from_error(error: Exception) -> HttpProblem | None:
         case HttpProblem():
             return error
         case ControlPlaneError():
-            kind = error.code if error.code in STATUS else "invalid"
-            return HttpProblem(kind, error.message)
+            kind, status = _BY_REASON.get(error.code, (error.code, None))
+            return HttpProblem(kind, error.message, status) if kind in STATUS else HttpProblem("invalid", error.message)
         case ConditionFailed():
             kind, status = _BY_REASON.get(error.reason, ("busy", 409))
             return HttpProblem(kind, _sentence(error.message), status)

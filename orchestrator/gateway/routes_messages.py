@@ -148,7 +148,7 @@ def _nothing_to_do(kind: Control, row: PodRow) -> str | None:
     """Why a control message would change nothing, where the row alone tells."""
     if kind == "pause" and row.status == "paused":
         return "The Pod is paused already."
-    if kind == "resume" and row.status == "running" and row.owned:
+    if kind == "resume" and row.status == "running" and row.owned and not row.queue:  # else a pause may be among them
         return "The Pod is running."
     return None
 

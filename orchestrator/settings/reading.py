@@ -166,9 +166,10 @@ def _value(variable: str, text: str, annotation: Any) -> Any:
 def _resolve_paths(tree: Tree, sources: Sources, file: Path | None, folder: Path) -> None:
     """Make paths absolute: relative to the file that names them, those of variables to the working folder."""
     wanted = [("memory", "root"), ("store", "url")]
-    for section, key in (("models", "script"), ("profiles", "workspace")):
+    inner = ("options", "model", "script")  # of a model that `chaos` spoils
+    for section, *keys in (("models", "script"), ("models", *inner), ("profiles", "workspace")):
         names = tree.get(section)
-        wanted += [(section, name, key) for name in names] if isinstance(names, dict) else []  # type: ignore[misc]
+        wanted += [(section, name, *keys) for name in names] if isinstance(names, dict) else []
     for path in wanted:
         *above, key = path
         table: Any = tree

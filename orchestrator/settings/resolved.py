@@ -83,6 +83,9 @@ class Settings:
         variable = models[name].api_key_env
         if variable is not None and not environ.get(variable):
             return f"Model `{name}` needs a key: set the variable {variable}. {WITHOUT_A_KEY}"
+        script = models[name].script
+        if script is not None and not Path(script).is_file():
+            return f"Model `{name}` reads its replies from {script}, and there is no such file."
         return None
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:

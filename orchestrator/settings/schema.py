@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from actors.protocol.config import Provider
+from actors.protocol.config import LARGEST, Provider
 from session_store.items import Json
 
-Count = Annotated[int, Field(strict=True, ge=0)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
-Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
 Name = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 
@@ -132,7 +132,7 @@ class DirectoryTable(Table):
 
     pods_per_actor: Positive = 1
     warm_pool: Count = 2
-    park_after: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 60.0
+    park_after: Annotated[float, Field(strict=True, ge=0, le=LARGEST)] = 60.0
     lease: Seconds = 4.0
     sweep: Seconds = 1.0
     spawn_timeout: Seconds = 30.0

@@ -259,3 +259,13 @@ def test_a_wait_ends_when_all_have_concluded(store: Store) -> None:
     assert deliver(store, "s", event("a", 3, outcome="finished")).status == "waiting_on_children"
     assert deliver(store, "s", event("b", 3, outcome="paused")).status == "waiting_on_children"
     assert deliver(store, "s", event("b", 4, outcome="finished")).status == "running"
+
+
+def test_a_resume_changes_a_run_at_work_only_if_it_is_to_pause(store: Store) -> None:
+    owner = running(store, "s")
+    run = Expect("run")
+    assert refusal(store, "s", message("r1", "resume"), run) == "not_running"
+    deliver(store, "s", message("p1", "pause"), run)
+    deliver(store, "s", message("r2", "resume"), run)
+    owner.append(consumes=("p1", "r2"))
+    assert refusal(store, "s", message("r3", "resume"), run) == "not_running"

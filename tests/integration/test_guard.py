@@ -256,13 +256,14 @@ async def test_G06_tool_processes_see_no_keys_and_nothing_of_ours(
 
 async def test_a_pool_leaves_no_descriptor_and_changes_nothing_of_the_process(tmp_path: Path) -> None:
     pool = GuardPool()
+    strangers = children_of_this_process()  # of other tests: Ray's
     await pool.run(bash("true", tmp_path), nothing)
     before = (len(os.listdir("/proc/self/fd")), os.getcwd(), dict(os.environ), signal.getsignal(signal.SIGCHLD))
     for _ in range(10):
         await pool.run(bash("cd /; export A=1; sleep 300 & true", tmp_path), nothing)
     after = (len(os.listdir("/proc/self/fd")), os.getcwd(), dict(os.environ), signal.getsignal(signal.SIGCHLD))
     assert before == after
-    assert children_of_this_process() == []
+    assert set(children_of_this_process()) <= set(strangers)
 
 
 async def test_descriptors_of_the_process_do_not_reach_tools(tmp_path: Path) -> None:

@@ -62,8 +62,11 @@ def test_a_defect_of_the_store_is_an_error_that_its_callers_know(store: Blocking
         store.execute(Query(cursor="no cursor"))
 
 
-async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(actor: Any, store: BlockingRayStore) -> None:
-    client = RayStore(lambda: actor)
+@pytest.mark.parametrize("local", [True, False])
+async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(
+    actor: Any, store: BlockingRayStore, local: bool
+) -> None:
+    client = RayStore(lambda: actor, local=local)
     owners = [running(store, f"s{i}") for i in range(10)]
     owners[3].epoch = 99
     asked = (client.execute(Append(o.session, o.epoch, o.head, "b", (text("x"),))) for o in owners)
@@ -72,15 +75,16 @@ async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(actor: 
     assert [r.first_seq for r in replies] == [4] * 9  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("local", [True, False])
 async def test_S09_the_actor_is_killed_in_mid_load_and_nothing_is_lost_or_doubled(
-    actor: Any, store: BlockingRayStore
+    actor: Any, store: BlockingRayStore, local: bool
 ) -> None:
     import ray
 
     seed = 7
     chance = random.Random(seed)
     owners = [running(store, f"s{i}") for i in range(8)]
-    client = RayStore(lambda: actor, limit=30, attempt=5)
+    client = RayStore(lambda: actor, limit=30, attempt=5, local=local)
     acknowledged: dict[str, list[int]] = {o.session: [] for o in owners}
     done = asyncio.Event()
 
@@ -93,6 +97,7 @@ async def test_S09_the_actor_is_killed_in_mid_load_and_nothing_is_lost_or_double
             assert (await client.execute(asked)).first_seq == reply.first_seq  # as if the answer had been lost
             owner.head = reply.head
             acknowledged[owner.session].append(reply.first_seq)
+            await asyncio.sleep(chance.uniform(0.0, 0.02))  # so that the load outlasts the first kills
 
     async def kill() -> int:
         kills = 0

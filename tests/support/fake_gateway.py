@@ -50,6 +50,8 @@ class FakeGateway:
     stages: list[Callable[[FakeGateway], None]] = field(default_factory=list)
     posts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     problem: dict[str, Any] | None = None
+    unavailable: int = 0
+    """So many reads are answered that the store cannot be reached."""
     on_post: Callable[[FakeGateway, str], None] | None = None
     address: str = ""
 
@@ -136,6 +138,10 @@ def _handler(fake: FakeGateway) -> type[BaseHTTPRequestHandler]:
             query = {k: v[0] for k, v in parse_qs(url.query).items()}
             if url.path.endswith("/events"):
                 self.stream(url.path.split("/")[3], int(query.get("after", 0)))
+                return
+            if fake.unavailable and url.path != "/healthz":
+                fake.unavailable -= 1
+                self.reply(503, {"type": "about:blank", "detail": "The store cannot be reached now."})
                 return
             self.answer(fake.get(url.path, query))
 

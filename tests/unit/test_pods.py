@@ -152,6 +152,8 @@ REFUSED = [
     ({"limits": {"request": 5}}, r"no limit `request`.*`requests`"),
     ({"limits": {"requests": 0}}, r"`requests` is a whole number of at least 1"),
     ({"limits": {"requests": 1.5}}, r"`requests` is a whole number"),
+    ({"limits": {"tokens": 10**23}}, r"`tokens` is a whole number"),
+    ({"limits": {"seconds": 1e300}}, r"`seconds` is a number above 0"),
     ({"limits": {"seconds": True}}, r"`seconds` is a number above 0"),
     ({"limits": {"seconds": float("nan")}}, r"`seconds` is a number above 0"),
     ({"scope": Scope(write=("/etc",))}, r"write /etc, which is outside the workspace"),

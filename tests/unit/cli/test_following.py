@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.embedding import Link
+from orchestrator.cli.failure import CommandError
 from orchestrator.cli.main import run as polypod
+from orchestrator.cli.run import audience_for
+from orchestrator.cli.running import Journey, follow_to_end
+from orchestrator.cli.seam import Gateway
 from orchestrator.cli.watch import LOOK_AT_LEAST_EVERY, LOOK_EVERY, pause_after
-from tests.support.fake_gateway import CHILD, ROOT, FakeGateway, served
+from orchestrator.home import Home
+from tests.support.fake_gateway import CHILD, ROOT, SECRET, FakeGateway, served
 
 Stage = Callable[[FakeGateway], None]
 QUESTION = {
@@ -145,11 +151,13 @@ def test_what_was_ordered_reaches_the_gateway(fake: FakeGateway, home: str, tmp_
     )
 
 
-@pytest.mark.parametrize(("status", "code"), [(422, 2), (409, 1), (429, 1)])
+@pytest.mark.parametrize(
+    ("kind", "status", "code"), [("invalid", 422, 2), ("invalid", 409, 2), ("busy", 409, 1), ("limit", 429, 1)]
+)
 def test_a_refusal_is_one_plain_line(
-    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str], status: int, code: int
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str], kind: str, status: int, code: int
 ) -> None:
-    fake.problem = {"type": "urn:polypod:invalid", "status": status, "detail": "There is no model `x`."}
+    fake.problem = {"type": f"urn:polypod:{kind}", "status": status, "detail": "There is no model `x`."}
     assert polypod(["--home", home, "run", "count", "--model", "x"]) == code
     assert capsys.readouterr().err == "polypod: There is no model `x`.\n"
 
@@ -252,3 +260,20 @@ def test_a_look_that_was_slow_once_does_not_blind_the_run() -> None:
     assert pause_after(0.01) == LOOK_EVERY
     assert pause_after(0.1) == pytest.approx(0.9)
     assert pause_after(10.0) == LOOK_AT_LEAST_EVERY
+
+
+def test_a_run_bears_a_store_that_restarts(fake: FakeGateway, home: str) -> None:
+    def away(fake: FakeGateway) -> None:
+        fake.unavailable = 2
+
+    fake.stages = [away, *rests("idle", "finished")]
+    assert polypod(["--home", home, "run", "count"]) == 0
+
+
+def test_a_run_that_cannot_be_followed_says_how_to_go_on(fake: FakeGateway, home: str) -> None:
+    link = Link(Gateway(fake.address, SECRET, patience=0.1))
+    fake.add()
+    fake.stages = [lambda fake: setattr(fake, "unavailable", 1000)]
+    with pytest.raises(CommandError) as told:
+        follow_to_end(Journey(Home(Path(home)), link, audience_for(ROOT, as_json=False), ROOT))
+    assert told.value.message.endswith(f"`polypod resume {ROOT}` goes on with it")

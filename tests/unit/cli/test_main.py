@@ -244,3 +244,21 @@ def test_damage_is_exit_1_and_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "store.db").write_bytes(b"not a database at all" * 100)
     assert polypod(["--home", str(tmp_path), "check"]) == 1
     assert "1 damaged place" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("logs", "x", "--after", "-1"),
+        ("run", "x", "--limit-requests", "0"),
+        ("run", "x", "--limit-children", "many"),
+        ("run", "x", "--limit-seconds", "nan"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_in_words(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert polypod(words) == 2
+    said = capsys.readouterr().err
+    assert repr(words[-1]) in said
+    assert "is needed" in said

@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from orchestrator.gateway.problems import from_error
+from orchestrator.ports import ControlPlaneError
 from session_store.entries import Choice, PodEnd, Question, RunEnd
 from session_store.errors import StoreDamaged
 from session_store.requests import FindMessage, Query
@@ -319,6 +321,37 @@ async def test_pause_is_durable_before_it_is_answered_and_pausing_twice_changes_
         resumed = await http.post("/v1/pods/p/resume")
         assert (resumed.status_code, resumed.json()["changed"]) == (202, True)
         assert resumed.json()["status"] == "running"
+
+
+async def test_T03_a_resume_right_after_a_pause_takes_it_back() -> None:
+    plane = FakePlane()
+    async with client_of(plane) as http:
+        words.running(plane.memory, "p")
+        assert (await http.post("/v1/pods/p/pause")).status_code == 202
+        resumed = await http.post("/v1/pods/p/resume")
+        assert (resumed.status_code, resumed.json()["changed"]) == (202, True)
+        assert plane.row("p").queue == 2
+
+
+async def test_a_resume_of_a_run_at_work_says_so_also_with_messages_waiting() -> None:
+    plane = FakePlane()
+    async with client_of(plane) as http:
+        words.running(plane.memory, "p")
+        assert (await http.post("/v1/pods/p/messages", json={"content": "later"})).status_code == 202
+        resumed = await http.post("/v1/pods/p/resume")
+        assert (resumed.status_code, resumed.json()["changed"]) == (200, False)
+
+
+def test_a_name_that_is_taken_is_a_conflict() -> None:
+    assert problem_of(ControlPlaneError("name_taken", "The name 'a' is taken.")) == ("invalid", 409)
+    assert problem_of(ControlPlaneError("limit", "Too many.")) == ("limit", 429)
+    assert problem_of(ControlPlaneError("of tomorrow", "What?")) == ("invalid", 422)
+
+
+def problem_of(error: Exception) -> tuple[str | None, int]:
+    problem = from_error(error)
+    assert problem is not None
+    return problem.kind, problem.status
 
 
 def ask(plane: FakePlane, pod_id: str, *labels: str) -> words.Owner:

@@ -226,3 +226,21 @@ def test_a_missing_key_names_its_variable_and_the_way_without(tmp_path: Path) ->
     assert "polypod demo" in problem
     local = '[models.x]\nprovider = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n'
     assert load(tmp_path, local).model_problem("x", {}) is None
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
+    problem = load(tmp_path, SCRIPTED).model_problem(None, {})
+    assert problem is not None
+    assert str(tmp_path / "demo.jsonl") in problem
+    (tmp_path / "demo.jsonl").touch()
+    assert load(tmp_path).model_problem(None, {}) is None
+
+
+def test_the_script_of_a_spoiled_model_is_relative_to_its_file_too(tmp_path: Path) -> None:
+    text = '[models.x]\nprovider = "chaos"\noptions = { model = { provider = "scripted", script = "a.jsonl" } }\n'
+    options = load(tmp_path, text).runtime().models["x"].options
+    assert options["model"]["script"] == str(tmp_path / "a.jsonl")
+
+
+def test_a_number_that_the_log_could_not_hold_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, f"[directory]\nmax_wakes = {10**20}\n").key == "directory.max_wakes"

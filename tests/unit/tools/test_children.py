@@ -96,6 +96,17 @@ async def test_a_refusal_of_the_port_is_an_error_in_its_words(
     assert (outcome.status, told(outcome)) == ("error", pods.refusal)
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("SpawnPod", {"task": " \n"}), ("SendToPod", {"pod": "a", "message": "\u3000"})]
+)
+async def test_a_task_or_message_without_a_word_is_refused(
+    bench: Bench, pods: FakeChildren, name: str, arguments: dict[str, str]
+) -> None:
+    pods.add("a")
+    outcome = await bench.call(name, **arguments)
+    assert (outcome.status, pods.orders, pods.sent) == ("error", {}, {})
+
+
 async def test_a_message_names_where_the_log_stood(bench: Bench, pods: FakeChildren) -> None:
     pod = pods.add("a", head=12)
     outcome = await bench.call("SendToPod", pod="a", message="go on")
