@@ -182,8 +182,8 @@ def _attempt(part: bytes) -> Request[Any] | StoreError:
 
 
 def _answered(act: Any) -> bytes:
-    """Exceptions as data: those with arguments of their own do not cross Ray whole."""
+    """Exceptions as data: those with arguments of their own do not cross Ray whole, and callers know the store's."""
     try:
         return encode_reply(act())
-    except StoreError as error:
+    except Exception as error:
         return encode_reply(error)

@@ -11,18 +11,24 @@ that the other is the same user's.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 
 WRITES, READS = b"w", b"r"
 LENGTH = struct.Struct(">I")
 MOST_BYTES = 1 << 30
+ACCEPT_PAUSE = 0.2
+"""Seconds before the next try to take a process in after one that failed."""
 _CREDENTIALS = struct.Struct("3i")
+
+log = logging.getLogger(__name__)
 
 Answer = Callable[[bytes], bytes]
 """From the list of requests in one frame to the list of replies."""
@@ -47,12 +53,22 @@ class LocalServer:
         return name
 
     def _accept(self, listener: socket.socket) -> None:
+        """For ever: whoever connected to a listener that nobody answers would wait instead of asking through Ray."""
         while True:
-            connection, _ = listener.accept()
-            if not same_user(connection):
-                connection.close()
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:  # no more descriptors, as a rule: some come back when peers go
+                log.warning("the store's local entrance takes nobody in for now: %s", error)
+                time.sleep(ACCEPT_PAUSE)
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="store-peer", daemon=True).start()
+            try:
+                if not same_user(connection):
+                    connection.close()
+                    continue
+                threading.Thread(target=self._serve, args=(connection,), name="store-peer", daemon=True).start()
+            except (OSError, RuntimeError) as error:  # the peer has gone, or there can be no more threads
+                log.warning("the store's local entrance turned a process away: %s", error)
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         """Until the peer goes. An answer that fails closes the connection: the peer asks through Ray then."""

@@ -142,7 +142,6 @@ class PodActor:
 
     async def bind(self, session: str, directory_epoch: int, replaces: int | None) -> dict[str, Json]:
         self._loop = asyncio.get_running_loop()
-        self._heartbeat.renew()
         bound = await self._host.bind(session, directory_epoch, replaces)
         return {"ok": bound.ok, "epoch": bound.epoch, "code": bound.code, "message": bound.message}
 
@@ -168,12 +167,6 @@ class PodActor:
         """Never returns: whoever awaits it learns of this process's death at once."""
         self._loop = asyncio.get_running_loop()
         await asyncio.Event().wait()
-
-    async def retire(self) -> None:
-        """End this process."""
-        self._heartbeat.stop()
-        await self._host.close()
-        ray.actor.exit_actor()
 
     def _held(self) -> list[dict[str, Json]]:
         return [{"session": h.session, "epoch": h.epoch, "resting": h.resting} for h in self._host.held()]

@@ -45,10 +45,6 @@ class Heartbeat:
     def stop(self) -> None:
         self._stopped.set()
 
-    def renew(self) -> None:
-        """The Directory has just spoken to us: as good as a reply."""
-        self._answered = self._clock.monotonic()
-
     @property
     def age(self) -> float:
         """Seconds since the last answered beat was sent."""

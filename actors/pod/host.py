@@ -14,7 +14,6 @@ from actors.pod import stimuli as st
 from actors.pod.children import StoreChildren
 from actors.pod.driver import PodDriver, PodParts
 from actors.pod.facts import PodFacts
-from actors.pod.instructions import Quit
 from actors.pod.ports import HostParts
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
@@ -175,16 +174,16 @@ class PodHost:
         return PodDriver(TurnMachine(config, state, facts, lease, toolbox.idempotent), self._parts, parts)
 
     async def _run(self, session: str, driver: PodDriver) -> None:
-        quit_order = Quit("fenced", "the Pod's shell failed")
+        reason = "fenced: its shell was cut off"
         try:
             quit_order = await driver.run()
+            reason = f"fenced: {quit_order.detail}" if quit_order.reason == "fenced" else quit_order.reason
         except Exception as error:  # our own defect: this process is not to be trusted any more
-            self.tainted = f"{type(error).__name__}: {error}"
+            self.tainted, reason = f"{type(error).__name__}: {error}", "tainted"
         finally:
             if not driver.settled.done():
                 driver.settled.set_result(None)
             if self._drivers.get(session) is driver:
                 del self._drivers[session], self._runs[session]
             epoch = driver.machine.state.who.generation
-            reason = f"fenced: {quit_order.detail}" if quit_order.reason == "fenced" else quit_order.reason
-            await self._parts.directory.left(session, epoch, "tainted" if self.tainted else reason)
+            await self._parts.directory.left(session, epoch, reason)

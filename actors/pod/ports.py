@@ -9,7 +9,7 @@ from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
 from actors.protocol.tools import Children, SpawnOrder, Toolbox, ToolContext, ToolOutcome
-from session_store.items import Json, ToolCall
+from session_store.items import ToolCall
 from session_store.requests import AsyncStore
 
 
@@ -83,9 +83,3 @@ class HostParts(Protocol):
         """Folders no general tool may read or write: the home with the store and its secret."""
 
     async def close(self) -> None: ...
-
-
-AlertSink = Callable[[str, str, str], None]
-"""(level, code, message)"""
-
-JsonObject = dict[str, Json]

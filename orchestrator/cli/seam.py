@@ -44,18 +44,14 @@ class Gateway:
         limit = time.monotonic() + self.patience
         while True:
             try:
-                return self._call("GET", path, query, None)[1]
+                return self._call("GET", path, query, None)
             except GatewayProblem as problem:
                 if problem.status != 503 or time.monotonic() > limit:
                     raise
             time.sleep(_AGAIN)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        return self._call("POST", path, None, body or {})[1]
-
-    def post_status(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """As `post`, with the HTTP status, for calls where 200 and 201 differ."""
-        return self._call("POST", path, None, body)
+        return self._call("POST", path, None, body or {})
 
     def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[ServerEvent]:
         """Server-sent events until the server ends them. Raises `OwnerLost` when the connection breaks."""
@@ -68,9 +64,7 @@ class Gateway:
             except (OSError, HTTPException) as error:
                 raise self._lost(error) from None
 
-    def _call(
-        self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
-    ) -> tuple[int, Any]:
+    def _call(self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Any:
         with closing(self._connect()) as connection:
             try:
                 response = self._send(connection, method, _with_query(path, query), body)
@@ -80,7 +74,7 @@ class Gateway:
         if response.status >= 400:
             raise _problem(response.status, data)
         try:
-            return response.status, json.loads(data) if data else None
+            return json.loads(data) if data else None
         except ValueError:
             raise OwnerLost(f"{self.address} does not speak polypod's protocol: is another program there?") from None
 

@@ -26,10 +26,6 @@ class Phase(StrEnum):
     """The Directory writes its end under the next epoch."""
 
 
-HOLDING = frozenset({Phase.BINDING, Phase.LIVE, Phase.PARKING, Phase.CLOSING})
-"""Phases in which an actor may hold the session."""
-
-
 @dataclass(slots=True)
 class Placement:
     """`epoch`: LIVE, the Pod's own; before, the one the catalogue has. Times by the monotonic clock, seconds."""

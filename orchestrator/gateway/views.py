@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from orchestrator.gateway.sse import frame
-from session_store.codec import entry_json, time_text, to_plain
+from session_store.codec import entry_json, time_text
 from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems, Unknown
 from session_store.items import Json
 from session_store.rows import PodRow
@@ -110,7 +109,3 @@ def header_view(row: PodRow, entry: LogEntry) -> JsonObject:
         case _:
             pass
     return view
-
-
-def plain_list(values: Iterable[Any]) -> list[Json]:
-    return [to_plain(value) for value in values]

@@ -57,6 +57,11 @@ def test_the_contract_holds_across_the_border(store: BlockingRayStore) -> None:
     assert refused.value.reason == "pending"
 
 
+def test_a_defect_of_the_store_is_an_error_that_its_callers_know(store: BlockingRayStore) -> None:
+    with pytest.raises(StoreUnavailable, match="unexpected: ValueError"):
+        store.execute(Query(cursor="no cursor"))
+
+
 @pytest.mark.parametrize("local", [True, False])
 async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(
     actor: Any, store: BlockingRayStore, local: bool

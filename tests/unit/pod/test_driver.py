@@ -121,6 +121,39 @@ async def test_L07_a_defect_of_an_effect_ends_the_pods_shell_and_is_told(tmp_pat
         await pods.close()
 
 
+class DefectiveFor(LocalStore):
+    """The same defect, for one session's appends only."""
+
+    def __init__(self, pods: LocalPods) -> None:
+        super().__init__(pods.memory)
+        self.session = ""
+
+    async def execute(self, request: Any) -> Any:
+        if isinstance(request, Append) and request.session == self.session:
+            raise RuntimeError("a bug")
+        return await super().execute(request)
+
+
+async def test_L07_a_pod_beside_one_whose_shell_failed_is_not_blamed_for_it(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"text": "Done."}])
+    left: dict[str, str] = {}
+
+    async def tell(session: str, epoch: int, reason: str) -> None:
+        left[session] = reason
+
+    pods.parts.directory.left = tell  # type: ignore[method-assign]
+    pods.parts.store = DefectiveFor(pods)
+    good, bad = await pods.create("go", name="good"), await pods.create(None, name="bad")
+    await pods.until(good, "idle")
+    pods.parts.store.session = bad
+    await pods.send(bad, pods.prompt("go", "m1"))
+    while bad not in left:
+        await asyncio.sleep(0.005)
+    assert await pods.host.unbind(good) == (True, "")
+    assert left == {bad: "tainted", good: "parked"}
+    await pods.close()
+
+
 class BrokenModel(ScriptedModel):
     """An adapter with a defect: its first request fails by an error that is none of the model's."""
 

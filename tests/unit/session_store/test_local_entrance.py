@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import threading
 import uuid
 
@@ -92,3 +94,30 @@ async def test_a_lane_that_is_none_is_closed() -> None:
     line = await opened(lane=b"?")
     with pytest.raises(ConnectionResetError):
         await line.ask(b"a")
+
+
+class ShortOfDescriptors:
+    """A listener that fails at first, as one does in a process that has no descriptors left."""
+
+    def __init__(self, name: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(f"\0{name}")
+        self._listener.listen()
+        self.failures = 2
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self._listener.accept()
+
+
+async def test_a_process_that_could_not_be_taken_in_is_taken_in_later() -> None:
+    name = "polypod-test-short-of-descriptors"
+    listener = ShortOfDescriptors(name)
+    server = LocalServer({WRITES: shout})
+    threading.Thread(target=server._accept, args=(listener,), daemon=True).start()
+    line = await connect(name, WRITES)
+    assert line is not None
+    assert (await line.ask(b"ab"), listener.failures) == (b"AB", 0)
+    line.close()
