@@ -59,11 +59,11 @@ class LocalServer:
 
     def hint(self, sessions: Iterable[str]) -> None:
         """Tell whoever runs them here; never waits."""
-        for session in sessions:
-            hearer = self._hearers.get(session.encode())
+        for name in (session.encode() for session in sessions):
+            hearer = self._hearers.get(name)
             if hearer is not None:
                 with suppress(OSError):  # it has died, or does not read
-                    hearer.send(LENGTH.pack(len(session)) + session.encode(), socket.MSG_DONTWAIT)
+                    hearer.send(LENGTH.pack(len(name)) + name, socket.MSG_DONTWAIT)
 
     def _accept(self, listener: socket.socket) -> None:
         """For ever: whoever connected to a listener that nobody answers would wait instead of asking through Ray."""
