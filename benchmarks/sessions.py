@@ -27,7 +27,7 @@ def run(quick: bool) -> Report:
     count = QUICK_SESSIONS if quick else SESSIONS
     with ModelServer() as server:
         bare = _bare(server, count)
-        apart = _polypod(server, count, DirectorySettings(warm_pool=count, max_actors=count + 8))
+        apart = _polypod(server, count, DirectorySettings(warm_pool=count, max_actors=count))
         packed = _polypod(server, count, DirectorySettings(warm_pool=2, pods_per_actor=PACKED))
     rows = (
         ("bare loops: httpx in one process, nothing stored", bare, 1.0),

@@ -13,7 +13,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ READY_LIMIT = 60.0
 CLOSE_LIMIT = 10.0
 PRELOADED = ("orchestrator.wiring", "ray._common.pydantic_compat", "ray._private.arrow_serialization")
 """Imported by Ray's workers before they are given an actor, so that an actor starts in a third of the time."""
+SESSION_NOTE = "ray-session"
+"""File in the home: where Ray's folder of this home's owner is, so that the next owner clears up after a killed one."""
 WORKERS_AHEAD = 2
 """Worker processes that Ray starts ahead beside the warm pool: for the store and for the Directory."""
 
@@ -48,12 +50,13 @@ class ClusterError(Exception):
 
 @dataclass(slots=True)
 class Cluster:
-    """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `seconds`: its start, by
-    step."""
+    """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `home`: where that is noted.
+    `seconds`: its start, by step."""
 
     store_handle: Any
     directory: Any
     session_dir: Path | None = None
+    home: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     _closed: bool = False
 
@@ -76,6 +79,8 @@ class Cluster:
         ending.start()
         ending.join(CLOSE_LIMIT)
         shutil.rmtree(self.session_dir, ignore_errors=True)
+        if self.home is not None:
+            (self.home / SESSION_NOTE).unlink(missing_ok=True)
 
 
 def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
@@ -84,6 +89,7 @@ def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster
     Blocks for some seconds. Raises `ClusterError`; nothing is left running then.
     """
     began = time.monotonic()
+    clear_session(options.home)
     with _ray_environment():
         import ray  # lazy: Ray, see above
 
@@ -102,12 +108,15 @@ def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster
             raise ClusterError(f"Ray did not start: {error}") from error
         _hush()
     up = time.monotonic()
+    session_dir = Path(context.address_info["session_dir"])
+    note_session(options.home, session_dir)
     try:
         cluster = start_actors(settings, options)
     except BaseException:
         ray.shutdown()
+        clear_session(options.home, session_dir)
         raise
-    cluster.session_dir = Path(context.address_info["session_dir"])
+    cluster.session_dir, cluster.home = session_dir, options.home
     cluster.seconds = {"ray": up - began, "actors": time.monotonic() - up}
     return cluster
 
@@ -135,6 +144,22 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
     return Cluster(store, directory)
+
+
+def note_session(home: Path, session_dir: Path) -> None:
+    """Say in the home where Ray's folder is. On a full disk the note is missing, and nothing else."""
+    with suppress(OSError):
+        (home / SESSION_NOTE).write_text(str(session_dir), encoding="utf-8")
+
+
+def clear_session(home: Path, session_dir: Path | None = None) -> None:
+    """Remove Ray's folder of an owner of this home that is gone: `session_dir`, else the one the home names."""
+    note = home / SESSION_NOTE
+    with suppress(OSError, ValueError):
+        folder = session_dir or Path(note.read_text(encoding="utf-8"))
+        if folder.is_absolute() and folder.name.startswith("session_") and (folder / "sockets").is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+        note.unlink()
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from actors.models.secrets import Redactor
 from actors.models.wire.blocks import parse_arguments
 from actors.models.wire.json_bytes import dump_text
 from actors.models.wire.refusals import ERROR_TYPES, error_type
@@ -75,7 +76,7 @@ class ScriptError(BaseModel):
     def error(self) -> ModelError:
         kind = self.type or error_type(self.status, "", self.message)
         message = self.message or (f"the script answers {self.status}" if self.status else "the script says so")
-        return ModelError(kind, message, status=self.status)
+        return ModelError(kind, Redactor().clean(message), status=self.status)
 
 
 class ScriptLine(BaseModel):

@@ -282,6 +282,7 @@ class PodDriver:
             heard=frozenset(facts.heard),
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
+            lent=facts.lent,
         )
 
     async def _look(self) -> None:

@@ -37,6 +37,8 @@ class ChildFact:
     concluded: bool = False
     after: int = 0
     """Events up to this seq of the child are from before the last message it was sent."""
+    write: tuple[str, ...] = ()
+    """Folders that are the child's to write until it has concluded."""
 
 
 @dataclass(slots=True)
@@ -132,6 +134,11 @@ class PodFacts:
                 given_up = error is not None and error.type == GIVEN_UP
                 return self.open_children == 0 or not self.work_open or self.parents_work or given_up
 
+    @property
+    def lent(self) -> tuple[str, ...]:
+        """Folders that children have to write in now."""
+        return tuple(path for c in self.children.values() if not c.concluded for path in c.write)
+
     def _start_run(self, entry: Invoke) -> None:
         self.run_requests = self.run_tokens = 0
         self.run_started, self.run_replied, self.run_answers = entry.ts, False, False
@@ -172,7 +179,10 @@ class PodFacts:
     def _take_data(self, result: ToolResult, data: dict[str, Json]) -> None:
         if result.name == "SpawnPod" and "pod_id" in data:
             self.children[data["pod_id"]] = ChildFact(
-                str(data.get("name", "")), bool(data.get("detached")), self.parents_work
+                str(data.get("name", "")),
+                bool(data.get("detached")),
+                self.parents_work,
+                write=tuple(map(str, data.get("write") or ())),
             )
             self._run_children.append(data["pod_id"])
         if "file" in data:

@@ -42,7 +42,8 @@ class ToolContext:
     read either (the home with the store and its secret). `heard` holds the ids of the Pods whose conclusion an earlier
     WaitForPods result of this log listed or an earlier wait ended on; `read_positions` maps a Pod's id to the seq up to
     which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
-    in this log: what they do since is for somebody else, and this Pod would not be told of its end.
+    in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
+    folders that children have to write in until their conclusion stands in this log.
     """
 
     key: CallKey
@@ -60,17 +61,18 @@ class ToolContext:
     heard: frozenset[str] = frozenset()
     read_positions: Mapping[str, int] = field(default_factory=dict)
     concluded: frozenset[str] = frozenset()
+    lent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """What a call came to. `summary` is one line, always kept; `content` is what the model reads (None: the summary).
 
-    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name", "detached"}`
-    for a spawn, `{"pod_id", "after"}` for a message to a Pod (the head of its log when it was sent),
-    `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids], "mode"}` when the run shall wait,
-    `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read": {"pod_id", "to"}}` for a ReadPodOutput,
-    `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
+    `data` is for machines: `{"file": {"path", "digest"}}` for a file read or written, `{"pod_id", "name",
+    "detached"}` for a spawn (and `write`: folders that moved to the child), `{"pod_id", "after"}` for a message to
+    a Pod (the head of its log when it was sent), `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids],
+    "mode"}` when the run shall wait, `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read":
+    {"pod_id", "to"}}` for a ReadPodOutput, `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
     """
 
     status: ResultStatus

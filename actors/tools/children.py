@@ -150,6 +150,7 @@ async def _told(asked: Awaitable[T]) -> T:
 
 async def _spawn(arguments: SpawnPod, context: ToolContext, children: Children) -> ToolOutcome:
     limits = arguments.limits.model_dump(exclude_none=True) if arguments.limits else {}
+    scope = await in_thread(lambda stop: _scope(arguments.scope, context, stop))
     order = SpawnOrder(
         key=context.key,
         run_id=context.run_id,
@@ -157,12 +158,14 @@ async def _spawn(arguments: SpawnPod, context: ToolContext, children: Children) 
         task=arguments.task,
         name=arguments.name,
         profile=arguments.profile,
-        scope=await in_thread(lambda stop: _scope(arguments.scope, context, stop)),
+        scope=scope,
         limits=limits,
         detached=arguments.detached,
     )
     view = await _told(children.spawn(order))
     data: dict[str, Json] = {"pod_id": view.pod_id, "name": view.name, "detached": arguments.detached}
+    if scope is not None and scope.write:
+        data["write"] = list(scope.write)
     return ToolOutcome("ok", f"started Pod {view.name} ({view.pod_id})", None, data)
 
 

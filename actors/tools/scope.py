@@ -23,7 +23,8 @@ class OutOfReach(ToolRefusal):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The folders of one Pod, all resolved. `forbidden` may not be written, `hidden` not even read (save `spill`)."""
+    """The folders of one Pod, all resolved. `forbidden` may not be written, `hidden` not even read (save `spill`);
+    `lent` are a child's to write for now."""
 
     workspace: str
     read: tuple[str, ...]
@@ -31,6 +32,7 @@ class Reach:
     forbidden: tuple[str, ...]
     hidden: tuple[str, ...]
     spill: str
+    lent: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, context: ToolContext) -> Reach:
@@ -45,6 +47,7 @@ class Reach:
             forbidden=_real(context.forbidden),
             hidden=_real(context.hidden),
             spill=os.path.realpath(context.spill),
+            lent=context.lent,
         )
 
     def resolve(self, path: str, access: Access) -> str:
@@ -70,6 +73,10 @@ class Reach:
             raise OutOfReach(
                 f"`{printable(path)}` {way} outside the folders this Pod may {access}: {self._said(roots)}. "
                 "Nothing there was touched."
+            )
+        if access == "write" and any(within(real, folder) for folder in self.lent):
+            raise OutOfReach(
+                f"`{printable(path)}` is in a folder that you gave to a child: it alone writes there until it is done."
             )
 
     def below(self, path: str) -> tuple[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and give its exit code."""
+    _have_streams()
     parser = build_parser()
     try:
         options = parser.parse_args(arguments)
@@ -70,8 +72,18 @@ def _explained(error: Exception) -> tuple[int, str]:
             return FAILED, f"{error}\n`polypod check` says what is damaged; `polypod export` saves what can be read"
         case "ClusterError" | "LockHeld" | "NewerSchema" | "StoreUnavailable" | "UnknownSession":
             return FAILED, str(error)
+        case "OSError" if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return FAILED, f"no space left on device{f' for {error.filename}' if error.filename else ''}"
         case name:
             return FAILED, f"unexpected {name}: {error}\nrun again with --debug for the whole story"
+
+
+def _have_streams() -> None:
+    """Who starts a command without standard output or error (`>&-`) wants to hear nothing."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # it is open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as above
 
 
 def _tell(words: str) -> None:
@@ -83,6 +95,11 @@ def _flushed(code: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _pipe_closed()
+    except OSError as error:
+        _pipe_closed()
+        if code == FINISHED:
+            _tell(f"its output cannot be written: {error.strerror}")
+        return code or FAILED
     return code
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
+
+from orchestrator.gateway.sse import json_text
 
 Style = Literal["plain", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
 _CODES: dict[Style, str] = {
@@ -53,8 +56,9 @@ class Screen:
         self.out.write(text)
 
     def json(self, value: Any) -> None:
-        """One line of JSON."""
-        self.out.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+        """One line of JSON, whole in any encoding."""
+        utf8 = codecs.lookup(self.out.encoding or "utf-8").name.startswith("utf")
+        self.out.write((json_text(value) if utf8 else json.dumps(value, separators=(",", ":"))) + "\n")
 
     def flush(self) -> None:
         self.out.flush()

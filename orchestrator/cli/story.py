@@ -5,7 +5,6 @@ An entry of a kind that is not known here is shown as what it is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from textwrap import indent
@@ -13,6 +12,7 @@ from typing import Any
 
 from orchestrator.cli.cells import clean, count, duration, one_line
 from orchestrator.cli.paint import Style
+from orchestrator.gateway.sse import json_text
 
 Entry = Mapping[str, Any]
 
@@ -47,17 +47,19 @@ def tell(entry: Entry) -> list[Told]:
     """The entry in words, nothing cut that a person would miss."""
     teller = _TELLERS.get(str(entry.get("type")))
     if teller is None:
-        return [Told("?", f"{entry.get('type')} (a kind this version does not know): {_json(_fields(entry))}", "dim")]
+        return [
+            Told("?", f"{entry.get('type')} (a kind this version does not know): {json_text(_fields(entry))}", "dim")
+        ]
     try:
         return teller(entry)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return [Told("?", f"{entry.get('type')}: {_json(_fields(entry))}", "dim")]
+        return [Told("?", f"{entry.get('type')}: {json_text(_fields(entry))}", "dim")]
 
 
 def raw_line(entry: Entry) -> str:
     """`seq time type {rest}` on one line, nothing cut."""
     stamp = str(entry.get("ts", ""))
-    return f"{entry.get('seq'):>6} {stamp} {entry.get('type')} {_json(_fields(entry))}"
+    return f"{entry.get('seq'):>6} {stamp} {entry.get('type')} {json_text(_fields(entry))}"
 
 
 def call_words(call: Entry, width: int) -> str:
@@ -72,7 +74,7 @@ def call_words(call: Entry, width: int) -> str:
     if not telling:
         return one_line(name, width)
     value = arguments[telling[0]]
-    return one_line(f"{name} {value if isinstance(value, str) else _json(value)}", width)
+    return one_line(f"{name} {value if isinstance(value, str) else json_text(value)}", width)
 
 
 def text_of(entry: Entry) -> str:
@@ -159,7 +161,7 @@ def _assistant_items(entry: Entry) -> list[Told]:
                 if item.get("problem"):
                     told.append(Told("", f"not run: {item['problem']}", "red"))
             case other:
-                told.append(Told("?", f"{other}: {_json(item)}", "dim"))
+                told.append(Told("?", f"{other}: {json_text(item)}", "dim"))
     return told
 
 
@@ -237,7 +239,7 @@ def _rewound(entry: Entry) -> list[Told]:
 
 
 def _extension(entry: Entry) -> list[Told]:
-    return [Told("=", f"{entry['domain']} {_json(entry['payload'])}", "dim")]
+    return [Told("=", f"{entry['domain']} {json_text(entry['payload'])}", "dim")]
 
 
 def _segment_end(entry: Entry) -> list[Told]:
@@ -271,7 +273,3 @@ _TELLERS: Mapping[str, Callable[[Entry], list[Told]]] = {
 
 def _fields(entry: Entry) -> dict[str, Any]:
     return {k: v for k, v in entry.items() if k not in ("seq", "ts", "type")}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

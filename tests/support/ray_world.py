@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,21 @@ SETTINGS = DirectorySettings(lease=2.0, heartbeat=0.3, stop_timeout=3.0)
 
 
 class RayWorld:
-    """`lines` is the scripted model's script for all Pods."""
+    """`lines` is the scripted model's script for all Pods; `amend` adds to the settings, such as other models."""
 
     def __init__(
-        self, folder: Path, lines: Sequence[Mapping[str, Json]], settings: DirectorySettings = SETTINGS
+        self,
+        folder: Path,
+        lines: Sequence[Mapping[str, Json]],
+        settings: DirectorySettings = SETTINGS,
+        amend: Callable[[RuntimeSettings], RuntimeSettings] = lambda settings: settings,
     ) -> None:
         self.folder = folder
         self.workspace = folder / "ws"
         self.workspace.mkdir()
         script = folder / "script.jsonl"
         script.write_text("\n".join(json.dumps(line) for line in lines))
-        self.settings = RuntimeSettings(
+        made = RuntimeSettings(
             models={"scripted": ModelSpec("scripted", "scripted", script=str(script))},
             profiles={},
             directory=settings,
@@ -50,6 +54,7 @@ class RayWorld:
             default_model="scripted",
         )
         base = folder / "base"
+        self.settings = amend(made)
         self.options = ClusterOptions(base, f"sqlite://{base / 'store.db'}")
         self.cluster: Cluster = start_actors(self.settings, self.options)
         self._count = 0

@@ -41,6 +41,21 @@ _UNITS = re.compile(
 """Whole characters of a JSON string: a surrogate pair is one."""
 _ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _TOOL = re.compile(r'\s*\{\s*"tool"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_KEPT = frozenset(
+    {
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "prefixItems",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+    }
+)
+"""Keywords of a schema that stay in the grammar asked for."""
 _MAX_REFERENCES = 20
 
 
@@ -199,7 +214,7 @@ def describe(tools: Sequence[ToolSpec]) -> str:
 def reply_schema(tools: Sequence[ToolSpec]) -> dict[str, Json]:
     """One of the calls, or an answer."""
     answer = _object({"answer": {"type": "string"}})
-    calls = [_object({"tool": {"const": t.name}, "arguments": _without_references(t.parameters)}) for t in tools]
+    calls = [_object({"tool": {"const": t.name}, "arguments": _shape(t.parameters)}) for t in tools]
     return {"anyOf": [*calls, answer]}
 
 
@@ -212,8 +227,12 @@ def _object(properties: dict[str, Json]) -> dict[str, Json]:
     }
 
 
-def _without_references(schema: dict[str, Json]) -> Json:
-    """The schema with its own `$defs` put in place, since it moves to a deeper level. Recursive ones become free."""
+def _shape(schema: dict[str, Json]) -> Json:
+    """The schema reduced to what a weak server's grammar can hold: types, properties, choices.
+
+    Its own `$defs` are put in place, since it moves to a deeper level; recursive ones become free. Lengths, ranges and
+    patterns are left out (llama.cpp refuses long repetitions and unanchored patterns): the tool checks them itself.
+    """
     keys = ("$defs", "definitions")
     named = {f"#/{key}/{name}": value for key in keys for name, value in schema.get(key, {}).items()}
 
@@ -224,7 +243,10 @@ def _without_references(schema: dict[str, Json]) -> Json:
             return value
         if isinstance(name := value.get("$ref"), str):
             return put(named.get(name, {}), depth + 1) if depth < _MAX_REFERENCES else {}
-        return {k: put(v, depth) for k, v in value.items() if k not in keys}
+        return {k: put_named(v, depth) if k == "properties" else put(v, depth) for k, v in value.items() if k in _KEPT}
+
+    def put_named(properties: dict[str, Json], depth: int) -> Json:
+        return {name: put(value, depth) for name, value in properties.items()}
 
     return put(schema, 0)
 

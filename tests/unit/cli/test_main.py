@@ -262,3 +262,29 @@ def test_a_number_that_makes_no_sense_is_refused_in_words(
     said = capsys.readouterr().err
     assert repr(words[-1]) in said
     assert "is needed" in said
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "says"),
+    [
+        (">&-", 0, ""),
+        ("2>&- >/dev/null", 0, ""),
+        (">/dev/full", 1, "polypod: no space left on device\n"),
+    ],
+)
+def test_output_that_goes_nowhere_is_no_traceback(tmp_path: Path, redirect: str, code: int, says: str) -> None:
+    words = f"{' '.join(COMMAND)} --home {tmp_path / 'home'} ps {redirect}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, cwd=PROJECT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", says)
+
+
+@pytest.mark.parametrize(("words", "encoding"), [("--json", "utf-8"), ("--raw", "utf-8"), ("--json", "ascii")])
+def test_S03_an_entry_is_one_line_whatever_its_text_and_the_terminal(tmp_path: Path, words: str, encoding: str) -> None:
+    text = "a\u2028b\u2029c\u0085d 日本 😀"
+    fake = FakeGateway()
+    fake.add()
+    fake.write(ROOT, "notification_of_tomorrow", text=text)
+    with served(fake, tmp_path / "home") as home:
+        done = run("logs", "census", words, "--home", str(home.path), PYTHONIOENCODING=encoding)
+    assert len(done.stdout.splitlines()) == 1, done.stdout
+    assert json.loads(done.stdout[done.stdout.index("{") :])["text"] == text

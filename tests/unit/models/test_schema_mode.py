@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from actors.models.wire.openai_chat import OpenAIChatWire
-from actors.models.wire.schema_mode import SchemaWire
+from actors.models.wire.schema_mode import SchemaWire, reply_schema
 from actors.protocol.model import ModelError
 from session_store.entries import ToolSpec
 from session_store.items import Json, Reasoning, Text, ToolCall
@@ -130,3 +130,28 @@ def test_M10_a_broken_object_keeps_nothing() -> None:
     with pytest.raises(ModelError) as caught:
         run(WIRE, [sse(chunk(content='{"answer": "so f'))])
     assert (caught.value.broken, caught.value.kept) == (True, ())
+
+
+def test_only_the_shape_of_arguments_is_asked_of_the_server() -> None:
+    """llama.cpp refuses long repetitions (`maxLength` 2000) and patterns without anchors."""
+    parameters = {
+        "type": "object",
+        "properties": {
+            "pattern": {
+                "type": "string",
+                "maxLength": 2000,
+                "pattern": "\\S",
+                "description": "Named so.",
+            },
+            "n": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None},
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    }
+    asked = reply_schema([ToolSpec("T", "", parameters)])["anyOf"][0]["properties"]["arguments"]
+    assert asked == {
+        "type": "object",
+        "properties": {"pattern": {"type": "string"}, "n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        "required": ["pattern"],
+        "additionalProperties": False,
+    }

@@ -136,6 +136,13 @@ async def test_scripted_errors(error: Json, kind: str, status: int | None) -> No
     assert (caught.value.type, caught.value.status, caught.value.broken) == (kind, status, False)
 
 
+async def test_G06_no_key_stands_in_a_scripted_error() -> None:
+    model = ScriptedModel([{"error": {"status": 401, "message": "bad key sk-ABCDEFGHIJKLMNOP"}}])
+    with pytest.raises(ModelError) as caught:
+        await model.reply(request(model), Live())
+    assert caught.value.message == "bad key [hidden]"
+
+
 async def test_text_with_an_error_is_a_reply_that_breaks_off_after_it() -> None:
     line = {"text": "so far", "tool_calls": [{"name": "Read"}], "error": "broken_stream"}
     with pytest.raises(ModelError) as caught:

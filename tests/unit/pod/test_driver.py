@@ -74,6 +74,27 @@ async def test_text_that_a_pause_cuts_off_is_discarded_for_watchers(tmp_path: Pa
     await pods.close()
 
 
+async def test_G02_write_scope_moves_to_a_child_until_it_has_concluded(tmp_path: Path) -> None:
+    spawn = {"name": "SpawnPod", "arguments": {"task": "t", "name": "kid", "scope": ["docs"]}}
+    write = {"name": "Write", "arguments": {"path": "docs/a.md", "content": "mine"}}
+    wait: dict[str, Any] = {"name": "WaitForPods", "arguments": {}}
+    lines = [
+        {"match": {"pod": "kid"}, "text": "done", "delay_ms": 300},
+        {"tool_calls": [spawn]},
+        {"tool_calls": [write, wait]},
+        {"tool_calls": [write]},
+        {"text": "end"},
+    ]
+    (tmp_path / "docs").mkdir()
+    pods = LocalPods(tmp_path, lines)
+    pod = await pods.create("go")
+    row = await pods.until(pod, "idle", 10)
+    story = await pods.story(pod)
+    wrote = [r["status"] for e in story if e["type"] == "tool_results" for r in e["results"] if r["name"] == "Write"]
+    assert (row.outcome, wrote) == ("finished", ["denied", "ok"])
+    await pods.close()
+
+
 class Defective(LocalStore):
     """A client of the store with a defect of ours: it fails by an error that is none of the store's."""
 

@@ -39,7 +39,8 @@ async def test_a_spawn_carries_what_was_asked_and_the_machines_own_marks(bench: 
     pod_id = child_id(SESSION, 7, 0)
     assert outcome.status == "ok"
     assert outcome.summary == f"started Pod カウンター 1 ({pod_id})"
-    assert outcome.data == {"pod_id": pod_id, "name": "カウンター 1", "detached": True}
+    moved = [str(bench.workspace / "src")]
+    assert outcome.data == {"pod_id": pod_id, "name": "カウンター 1", "detached": True, "write": moved}
     order = pods.orders[pod_id]
     assert (order.key.index, order.run_id, order.epoch, order.task, order.profile) == (0, "run", 1, "count", "small")
     assert order.scope == Scope((str(bench.workspace / "docs"),), (str(bench.workspace / "src"),))

@@ -184,3 +184,15 @@ async def test_the_spill_folder_may_be_read_even_inside_the_hidden_home(bench: B
     assert told(await bench.call("Grep", pattern="spill", path=str(home / "spill/1.txt"))).endswith("1.txt:1:spilled")
     assert (await bench.call("Write", path=str(home / "spill/1.txt"), content="x")).status == "denied"
     assert (await bench.call("Read", path=str(home / "secret"))).status == "denied"
+
+
+async def test_G02_what_a_child_was_given_it_alone_writes(bench: Bench) -> None:
+    bench.write("docs/a.md", "old\n")
+    bench.context = replace(bench.context, lent=(str(bench.workspace / "docs"),))
+    assert (await bench.call("Read", path="docs/a.md")).status == "ok"
+    for call in ({"path": "docs/a.md", "content": "new"}, {"path": "docs/b/c.md", "content": "new"}):
+        refused = await bench.call("Write", **call)
+        assert refused.status == "denied"
+        assert "gave to a child" in refused.summary
+    assert (await bench.call("Write", path="docs2.md", content="mine")).status == "ok"
+    assert (bench.workspace / "docs/a.md").read_text() == "old\n"
