@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from actors.models.registry import build_model
-from actors.models.scripted import ScriptedModel
 from actors.protocol.config import ModelSpec
-from actors.protocol.live import LiveSink
-from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
-from session_store.entries import RunEnd, SystemItems, ToolSpec
+from actors.protocol.model import ModelError, ModelReply
+from session_store.entries import ToolSpec
 from session_store.items import HistoryItem, Json, Text, ToolCall
 from tests.support.llama_server import llama_server, parts
-from tests.support.local_pods import LocalPods
 from tests.support.model_requests import READ, Live, assistant, request, results, system, user
 
 pytestmark = [
@@ -130,43 +126,3 @@ async def test_T05_cancel_frees_the_server_at_once(server: str) -> None:
     await model.close()
     reply, _ = await asyncio.wait_for(ask(spec(server, max_output_tokens=5), [user("Hi")], ()), 10)
     assert reply.usage.output <= 5
-
-
-class ScriptedRoot:
-    """A model for a whole tree: the root follows a script (it spawns, whatever the weights say), all below is live."""
-
-    def __init__(self, live: Model, script: ScriptedModel) -> None:
-        self._live, self._script = live, script
-        self.name, self.context_window = live.name, live.context_window
-        self.encode, self.close = live.encode, live.close
-
-    async def reply(self, request: ModelRequest, live: LiveSink) -> ModelReply:
-        model = self._script if request.pod_name == "root" else self._live
-        return await model.reply(request, live)
-
-
-async def test_a_tree_with_children_in_schema_mode_reaches_typed_outcomes(server: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello\n")
-    spawn = [{"name": "SpawnPod", "arguments": {"task": f"Read a.txt, part {n}.", "name": f"c{n}"}} for n in range(2)]
-    script = [{"tool_calls": [*spawn, {"name": "WaitForPods", "arguments": {}}]}, *[{"text": "Heard."}] * 2]
-    pods = LocalPods(tmp_path, [])
-    live = build_model(spec(server, tool_mode="schema"), {})
-    pods.parts.models["scripted"] = ScriptedRoot(live, ScriptedModel(script))
-    root = await pods.create("Have the file read twice.", name="root", requests=3)  # of each Pod's run
-    told: dict[str, Json] = {}
-    while len(told) < 2:  # an error of one ends the wait for both
-        assert (await pods.until(root, "idle", 240)).outcome == "finished"
-        items = [i for e in await pods.log(root) if isinstance(e, SystemItems) for i in e.items]
-        told = {e["pod_id"]: e for i in items if (e := i.payload.get("event")) is not None}
-    assert sorted(e["pod_name"] for e in told.values()) == ["c0", "c1"]
-    for child, event in told.items():
-        ends = [e for e in await pods.log(child) if isinstance(e, RunEnd)]
-        assert [(e.outcome, e.error is None) for e in ends] in (
-            [("finished", True)],
-            [("limit_reached", False)],
-            [("errored", False)],
-        )
-        assert event["outcome"] == ends[0].outcome
-        assert (await pods.row(child)).requests > 0 or ends[0].error is not None
-    await pods.host.close()
-    await live.close()
