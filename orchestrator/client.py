@@ -14,7 +14,7 @@ from actors.protocol.live import LiveEvent
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.codec import from_plain, to_plain
-from session_store.errors import ConditionFailed, StoreUnavailable, UnknownSession
+from session_store.errors import ConditionFailed, StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.items import Json
 from session_store.messages import Message
 from session_store.requests import AsyncStore, Deliver
@@ -105,6 +105,8 @@ class RayControlPlane:
 
     async def _find(self, pod_id: str, wait: float) -> tuple[Any, int] | None:
         found = await self._ask(lambda d: d.where.remote(pod_id, 0, wait))
+        if found["blocked"] is not None:
+            raise StoreDamaged(found["blocked"], session=pod_id)
         if found["actor"] is None:
             return None
         try:

@@ -83,7 +83,10 @@ class ControlPlane(Protocol):
         """Stop a Pod and its undetached descendants; durable when it returns, ended within a bound."""
 
     async def watch(self, pod_id: str, cursor: int, wait: float) -> LiveBatch:
-        """Live events beyond `cursor` (0: from the start of what is in flight), waiting up to `wait` s for one."""
+        """Live events beyond `cursor` (0: from the start of what is in flight), waiting up to `wait` s for one.
+
+        Raises `StoreDamaged` for a Pod that cannot be started because of it.
+        """
 
     async def status(self) -> dict[str, Json]:
         """For `/readyz`, `top` and `doctor`: `{"ready", "pool", "live", "nodes", …}`."""

@@ -67,7 +67,7 @@ def deliver_free(tables: Tables, sender: SessionState, delivery: Delivery, at: t
     undeliverable beside it.
     """
     first_seq, now = at
-    message = _telling(sender.id, delivery, first_seq)
+    message = _telling(sender, delivery, first_seq)
     state = _found(tables, delivery.session)
     if state is None:
         tables.add_stray(delivery.session, replace(message, ts=now))
@@ -85,15 +85,18 @@ def _found(tables: Tables, session: str) -> SessionState | None:
         return None
 
 
-def _telling(sender: str, delivery: Delivery, first_seq: int) -> Message:
-    """The message with the id that follows from the entry it tells of."""
+def _telling(sender: SessionState, delivery: Delivery, first_seq: int) -> Message:
+    """The message with the id that follows from the entry it tells of, and what of the receiver's is still queued."""
     message = delivery.message
     if delivery.entry is None:
         return message
-    event_id = f"{sender}:{first_seq + delivery.entry}"
+    event_id = f"{sender.id}:{first_seq + delivery.entry}"
     event = message.body.get("event")
-    body = message.body if event is None else {**message.body, "event": {**event, "event_id": event_id}}
-    return replace(message, message_id=event_id, body=body)
+    if event is None:
+        return replace(message, message_id=event_id)
+    queued = sum(m.kind == "prompt" and m.sender == delivery.session for m in sender.inbox.values())
+    told = {**event, "event_id": event_id, **({"queued": queued} if queued and not sender.fold.ended else {})}
+    return replace(message, message_id=event_id, body={**message.body, "event": told})
 
 
 def _keep(tables: Tables, state: SessionState, message: Message, now: int) -> None:

@@ -44,7 +44,11 @@ PodEventKind = Literal["turn_ended", "waiting_on_user", "errored", "shut_down", 
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """A child's lifecycle told to its direct parent. `event_id` is `<pod_id>:<seq>` of the child's own entry."""
+    """A child's lifecycle told to its direct parent. `event_id` is `<pod_id>:<seq>` of the child's own entry.
+
+    `queued` (made by the store) counts the parent's prompts that the child has not begun: with any, the work the parent
+    gave has not ended yet.
+    """
 
     kind: PodEventKind
     event_id: str
@@ -57,3 +61,4 @@ class PodEvent:
     error: Problem | None = None
     question: dict[str, Json] | None = None
     stale: bool | None = None
+    queued: int | None = None

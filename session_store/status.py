@@ -268,8 +268,8 @@ def concludes(event: dict[str, Json]) -> bool:
     """Whether with this event (plain form) the work its parent gave has ended (DESIGN §1, *concluded*)."""
     if event.get("kind") == "turn_ended":
         unfinished = event.get("outcome") == "finished" and bool(event.get("open_children"))
-        return event.get("outcome") != "paused" and not unfinished
-    return event.get("kind") in ("errored", "shut_down")
+        return event.get("outcome") != "paused" and not unfinished and not event.get("queued")
+    return event.get("kind") == "shut_down" or (event.get("kind") == "errored" and not event.get("queued"))
 
 
 def is_control(message: Message) -> bool:

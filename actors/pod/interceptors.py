@@ -85,6 +85,7 @@ def _event_text(event: dict[str, Json]) -> str:
             return "It was stopped. It takes no more messages."
         case "turn_ended" if event.get("outcome") == "finished":
             rest = "\n(Some of its own children are still at work.)" if event.get("open_children") else ""
+            rest += "\n(It goes on with your next message.)" if event.get("queued") else ""
             return f"{event.get('text') or '(no text)'}{rest}"
         case _:
             text = event.get("text")

@@ -55,7 +55,7 @@ def follow_to_end(journey: Journey) -> int:
             return _cancelled(journey, watch)
         except BrokenPipeError:
             return _unheard(journey, watch)
-        except CommandError as error:
+        except (GatewayProblem, OwnerLost) as error:
             way_out = f"what is in the log is kept: `polypod resume {journey.root_id}` goes on with it"
             raise CommandError(f"{error.message}\n{way_out}", error.exit_code) from error
         code = _tell_end(journey, verdict, pods)

@@ -76,6 +76,8 @@ class TreeWatch:
         self.told: dict[str, int] = {}
         """The last entry told of each Pod."""
         self._streams: dict[str, threading.Thread] = {}
+        self._damaged: dict[str, str] = {}
+        """Pods whose logs are damaged, and what was said of it: they do not move, whatever their status."""
         self._stopped = threading.Event()
         self._looker = threading.Thread(target=self._look, name="polypod-look", daemon=True)
 
@@ -84,7 +86,8 @@ class TreeWatch:
         self.told[pod_id] = seq
 
     def follow(self, limit: float | None = None) -> tuple[Verdict, tuple[Pod, ...]]:
-        """Tell until nothing moves any more (or for `limit` s). Raises `OwnerLost`."""
+        """Tell until nothing moves any more (or for `limit` s). Raises `OwnerLost`, and `CommandError`
+        when nothing but Pods with damaged logs could move."""
         if self._looker.ident is None:
             self._looker.start()
         deadline = None if limit is None else time.monotonic() + limit
@@ -94,6 +97,8 @@ class TreeWatch:
             if seen is None:
                 return Verdict("moving"), ()
             verdict = judge(seen.pods, self._root_id)
+            if verdict.kind == "moving" and not any(map(self._can_move, seen.pods)):
+                raise CommandError(next(iter(self._damaged.values())))
             blocked = verdict.kind == "stuck" and not any(p["status"] != "waiting_on_children" for p in verdict.stuck)
             now = time.monotonic()
             if verdict.kind == "moving":
@@ -104,6 +109,9 @@ class TreeWatch:
                 stuck_since = now if stuck_since is None else stuck_since
                 if now - stuck_since >= CONFIRM:
                     return verdict, self._finish(seen)
+
+    def _can_move(self, pod: Pod) -> bool:
+        return pod["status"] == "running" and pod["id"] not in self._damaged
 
     def close(self) -> None:
         self._stopped.set()
@@ -148,6 +156,8 @@ class TreeWatch:
         match event.name:
             case "delta" | "retry" | "discard" | "alert":
                 self._audience.live(pod_id, event.name, data)
+            case "resync" if data.get("reason") == "store-damaged":
+                self._note_damage(pod_id, str(data.get("detail") or f"the log of {pod_id} is damaged"))
             case _:
                 pass  # `status` and `resync` come with the next look; unknown kinds are for newer clients
 
@@ -159,12 +169,25 @@ class TreeWatch:
 
     def _read_logs(self, pods: tuple[Pod, ...] | list[Pod]) -> None:
         for pod in pods:
-            while self.told.get(pod["id"], 0) < int(pod["head_seq"]):
-                entries = log_of(self._gateway, pod["id"], self.told.get(pod["id"], 0))
-                if not entries:
-                    break
-                for entry in entries:
-                    self._tell_entry(pod["id"], entry)
+            try:
+                self._read_log(pod)
+            except GatewayProblem as problem:
+                if problem.type != "store-damaged":
+                    raise
+                self._note_damage(pod["id"], problem.message)
+
+    def _read_log(self, pod: Pod) -> None:
+        while pod["id"] not in self._damaged and self.told.get(pod["id"], 0) < int(pod["head_seq"]):
+            entries = log_of(self._gateway, pod["id"], self.told.get(pod["id"], 0))
+            if not entries:
+                break
+            for entry in entries:
+                self._tell_entry(pod["id"], entry)
+
+    def _note_damage(self, pod_id: str, message: str) -> None:
+        if pod_id not in self._damaged:
+            self._damaged[pod_id] = message
+            self._audience.live(pod_id, "alert", {"level": "error", "message": message})
 
     def _streams_alive(self, pod_id: str) -> bool:
         thread = self._streams.get(pod_id)

@@ -246,14 +246,16 @@ class DirectoryActor:
         self._service.adopt_root(root)
 
     async def where(self, session: str, generation: int = 0, wait: float = 0.0) -> dict[str, Json]:
-        """`{"actor": name or None, "generation"}`; waits up to `wait` s for another generation than the one given."""
+        """`{"actor": name or None, "generation", "blocked"}`; waits up to `wait` s for another generation than the one
+        given. `blocked`: why this session is not started here (its log is damaged), or None."""
         await self.ready()
         actor_id, found = self._service.where(session)
         if found == generation and wait > 0:
             with self._service.next_move(session) as moved:
                 await asyncio.wait([moved], timeout=wait)
             actor_id, found = self._service.where(session)
-        return {"actor": None if actor_id is None else PREFIX + actor_id, "generation": found}
+        actor = None if actor_id is None else PREFIX + actor_id
+        return {"actor": actor, "generation": found, "blocked": self._service.table.blocked.get(session)}
 
     async def top(self) -> dict[str, Json]:
         """What there is: actors, Pods by phase, what was given up, the latest alerts."""

@@ -171,6 +171,10 @@ class PodTopic:
         try:
             async with asyncio.timeout(wait + WATCH_GRACE):
                 return await self._feed.plane.watch(self.pod_id, cursor, wait)
+        except StoreDamaged as error:
+            self.failure = error
+            self.wake()
+            return None
         except Exception as error:
             # Whatever is wrong with the Pod, its log can still be read (case V05).
             log.info("no live text of Pod %s: %s", self.pod_id, str(error) or type(error).__name__)

@@ -17,7 +17,8 @@ from session_store.requests import (
     Store,
 )
 from session_store.rows import Scope
-from tests.support.store import Owner, create, deliver, delivery, message, row, running, text
+from session_store.status import concludes
+from tests.support.store import Owner, create, deliver, delivery, event, message, row, running, text
 
 
 def spawn_refusal(owner: Owner, child: str, **more: object) -> str:
@@ -153,6 +154,22 @@ def test_a_conclusion_with_a_prompt_left_keeps_the_place(store: Store) -> None:
     child.begin("more")
     child.end()
     assert not row(store, "c").open
+
+
+def test_an_end_with_the_parents_prompt_left_is_told_and_concludes_nothing(store: Store) -> None:
+    parent = running(store, "p")
+    parent.spawn("c")
+    child = work(store, "c")
+    deliver(store, "c", message("second", sender="p"))
+    deliver(store, "c", message("a person's"))
+    told = event("c", 0, outcome="finished")
+    child.end(deliveries=(delivery("p", told, entry=0),))
+    first = store.execute(Pending("p")).messages[-1].body["event"]
+    assert (first["queued"], concludes(first)) == (1, False)
+    child.begin("second")
+    child.end(deliveries=(delivery("p", told, entry=0),))
+    last = store.execute(Pending("p")).messages[-1].body["event"]
+    assert ("queued" in last, concludes(last)) == (False, True)
 
 
 def test_limits_of_depth_and_pods(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 
 from actors.protocol.config import ModelSpec
 from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from session_store.items import Json
 from tests.support.llama_server import llama_server, parts
 from tests.support.ray_world import RayWorld, check_log, children, finished, story
 
@@ -49,12 +51,14 @@ def world(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 async def test_children_on_a_real_model_come_to_typed_outcomes_that_their_parent_hears(world: RayWorld) -> None:
     control = world.control()
     boss = await world.create(control, "count the files", name="boss")
-    assert (await finished(control, boss, 120)).outcome == "finished"
+    heard: list[dict[str, Json]] = []
+    while len(heard) < 2:  # an error of one ends the wait for both, and the other is heard later
+        assert (await finished(control, boss, 120)).outcome == "finished"
+        items = [i for e in await story(control, boss) if e["type"] == "system_items" for i in e["items"]]
+        heard = [i["payload"]["event"] for i in items]
+        await asyncio.sleep(0.05)
     kids = await children(control, boss)
     assert len(kids) == 2
-    heard = [
-        i["payload"]["event"] for e in await story(control, boss) if e["type"] == "system_items" for i in e["items"]
-    ]
     assert sorted(e["pod_id"] for e in heard) == sorted(k.id for k in kids)
     for kid in kids:
         entries = await story(control, kid.id)

@@ -18,7 +18,7 @@ from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.backends.memory import MemoryStore
 from session_store.codec import to_plain
 from session_store.entries import LogEntry, SegmentStart
-from session_store.errors import StoreUnavailable
+from session_store.errors import StoreDamaged, StoreUnavailable
 from session_store.items import Json
 from session_store.messages import USER, Message
 from session_store.reading import read_log
@@ -63,6 +63,7 @@ class FakePlane:
         self.hints: list[str] = []
         self.watching: Counter[str] = Counter()
         self.stuck: set[str] = set()
+        self.damaged: dict[str, str] = {}
         self.ready = True
         self._made = 0
 
@@ -100,6 +101,8 @@ class FakePlane:
         try:
             if pod_id in self.stuck:
                 await asyncio.Event().wait()
+            if pod_id in self.damaged:
+                raise StoreDamaged(self.damaged[pod_id], session=pod_id)
             found = self.lives.get(pod_id)
             if found is None:
                 return LiveBatch(0, 0)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.support.gguf_halves import write_halves
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 SLOTS = 4
 SLOT_TOKENS = 2048
 

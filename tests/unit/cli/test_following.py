@@ -277,3 +277,18 @@ def test_a_run_that_cannot_be_followed_says_how_to_go_on(fake: FakeGateway, home
     with pytest.raises(CommandError) as told:
         follow_to_end(Journey(Home(Path(home)), link, audience_for(ROOT, as_json=False), ROOT))
     assert told.value.message.endswith(f"`polypod resume {ROOT}` goes on with it")
+
+
+def test_S02_a_run_ends_with_the_reason_when_only_damaged_pods_could_move(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage = {"reason": "store-damaged", "head_seq": 9, "snapshot": None, "detail": "damaged at entry 5"}
+    fake.add()
+    fake.live[ROOT] = [("resync", damage)]
+    assert polypod(["--home", home, "send", "census", "go on", "--wait"]) == 1
+    assert "damaged at entry 5" in capsys.readouterr().err
+    fake.live[ROOT], fake.live[CHILD] = [], [("resync", damage)]
+    fake.add(CHILD, name="files", parent_id=ROOT)
+    fake.stages = [lambda fake: None] * 3 + [lambda fake: fake.set(status="waiting_on_children")]
+    assert polypod(["--home", home, "run", "count"]) == 1
+    assert "damaged at entry 5" in capsys.readouterr().err

@@ -433,6 +433,16 @@ async def test_a_damaged_log_ends_its_stream_with_the_reason() -> None:
         assert await events.next() is None
 
 
+async def test_S02_a_pod_that_cannot_start_for_damage_ends_its_stream_with_the_reason() -> None:
+    plane = FakePlane()
+    words.running(plane.memory, "p")
+    plane.damaged["p"] = "the log of session p is damaged at entry 2"
+    async with served(plane) as on, stream(on.http, f"/v1/pods/p/events?after={plane.row('p').head}") as events:
+        seen = await events.until("resync")
+        assert seen[-1].data["reason"] == "store-damaged"
+        assert "entry 2" in seen[-1].data["detail"]
+
+
 async def test_closing_the_gateway_ends_its_streams_at_once() -> None:
     plane = FakePlane()
     words.running(plane.memory, "p")
