@@ -132,7 +132,7 @@ async def at_rest(control: RayControlPlane, sessions: Sequence[str], limit: floa
         if time.monotonic() > deadline:
             late = [f"{r.name}: {r.status}" for r in rows if r.status not in ("idle", "ended")]
             raise TimeoutError(f"not at rest after {limit:g} s: {late[:5]}")
-        await asyncio.sleep(POLL)
+        await asyncio.sleep(POLL + len(sessions) / 500)  # to look costs too: a row each
 
 
 async def children(control: RayControlPlane, session: str) -> list[PodRow]:
