@@ -292,7 +292,10 @@ class DirectoryService:
 
     async def _tick(self) -> None:
         while True:
-            self.feed(at.Tick())
+            try:
+                self.feed(at.Tick())
+            except Exception:  # a defect of ours must not end what sees silent actors
+                log.exception("a tick failed")
             await asyncio.sleep(TICK)
 
     async def _sweep(self) -> None:
@@ -304,6 +307,8 @@ class DirectoryService:
                 self.feed(at.Looked(asked, wants))
             except (StoreUnavailable, Refused) as error:
                 log.warning("the sweep got no answer: %s", error)
+            except Exception:  # a defect of ours must not end what finds every lost hint
+                log.exception("a sweep failed")
             await asyncio.sleep(self.settings.sweep)
 
     async def _wants(self, query: Query) -> tuple[at.Want, ...]:
