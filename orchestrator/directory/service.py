@@ -14,6 +14,7 @@ from actors.protocol.ids import Clock
 from orchestrator.directory import actions as do
 from orchestrator.directory import facts as at
 from orchestrator.directory.closer import CloseFailure, close_session
+from orchestrator.directory.closing import unreadable
 from orchestrator.directory.decide import decide, strangers
 from orchestrator.directory.ports import HostGone, Hosts
 from orchestrator.directory.roots import RootsFile
@@ -21,7 +22,7 @@ from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.directory.state import Phase, Table
 from session_store.errors import Refused, StoreUnavailable
 from session_store.items import Json
-from session_store.requests import AsyncStore, ClaimDirectory, PodRow, Query
+from session_store.requests import AsyncStore, ClaimDirectory, Deliver, PodRow, Query
 
 TICK = 0.25
 ALERTS = 200
@@ -168,6 +169,8 @@ class DirectoryService:
                 work = self._look(sessions)
             case do.Close():
                 work = self._close(action)
+            case do.TellParent():
+                work = self._tell_parent(action)
             case do.Settled(session):
                 _answer(self._settled, session, action)
                 _answer(self._moved, session, None)
@@ -276,6 +279,12 @@ class DirectoryService:
         self.feed(at.Closed(session))
         if hints:
             self.feed(at.Hinted(hints))
+
+    async def _tell_parent(self, action: do.TellParent) -> None:
+        row = await self.row(action.session)
+        if row is not None and row.parent_id is not None:
+            await self.store.execute(Deliver(row.parent_id, unreadable(row, action.code, action.message)))
+            self.feed(at.Hinted((row.parent_id,)))
 
     async def _evict(self, action: do.Close) -> None:
         """Have the actor let go of the session: asked first, then by force."""
