@@ -56,6 +56,7 @@ class PodParts:
         self._lock = threading.Lock()
         self._limits: Limits | None = None
         self._store = RayStore(named_store())
+        self._store.hear(shell.hint)
         self._presence = be_present(home)
         self._rehearse(settings)
 

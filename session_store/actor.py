@@ -26,7 +26,7 @@ from session_store.local_server import WRITES as WRITE_LANE
 from session_store.local_server import LocalServer
 from session_store.lock import FileLock
 from session_store.opening import lock_path, make_folder, open_store, sqlite_path
-from session_store.requests import Follow, Request
+from session_store.requests import Append, Appended, Deliver, Delivered, Follow, Request
 from session_store.wire_codec import decode_many, decode_request, encode_many, encode_reply
 
 NAMESPACE = "polypod"
@@ -93,7 +93,8 @@ class SessionStoreActor:
         self._tried_at = 0.0
         with suppress(StoreError):
             self._ready()
-        self._address = LocalServer({WRITE_LANE: self.many, READ_LANE: self._reads}).start()
+        self._server = LocalServer({WRITE_LANE: self.many, READ_LANE: self._reads})
+        self._address = self._server.start()
 
     def local_address(self) -> str:
         """Where processes of this machine reach the store without Ray; empty where they cannot."""
@@ -101,7 +102,7 @@ class SessionStoreActor:
 
     def write(self, request: bytes) -> bytes:
         """One writing request."""
-        return _answered(lambda: self._ready().write([decode_request(request)])[0])
+        return _answered(lambda: self._written([decode_request(request)])[0])
 
     def read(self, request: bytes) -> bytes:
         """`Read`, `Pending`, `Query` or `FindMessage`."""
@@ -122,10 +123,20 @@ class SessionStoreActor:
         decoded = [_attempt(part) for part in decode_many(requests)]
         good = [r for r in decoded if isinstance(r, Request)]
         try:
-            replies = iter(self._ready().write(good))
+            replies = iter(self._written(good))
         except StoreError as error:
             replies = iter([error] * len(good))
         return encode_many([encode_reply(next(replies) if isinstance(r, Request) else r) for r in decoded])
+
+    def _written(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """Carry them out, and tell the processes of this machine whose sessions have got messages by it."""
+        replies = self._ready().write(requests)
+        for request, reply in zip(requests, replies, strict=True):
+            if isinstance(request, Append) and isinstance(reply, Appended):
+                self._server.hint([*(d.session for d in request.deliveries), *reply.cascaded])
+            elif isinstance(request, Deliver) and isinstance(reply, Delivered):
+                self._server.hint([request.session])
+        return replies
 
     def _reads(self, requests: bytes) -> bytes:
         """Several reads; a reply for each, in order."""

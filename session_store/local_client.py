@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
-from session_store.local_server import LENGTH, same_user
+from session_store.local_server import HINTS, LENGTH, same_user
 from session_store.wire_codec import decode_many, encode_many
 
 MOST_IN_ONE_FRAME = 64
 
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 _Waiting = tuple[bytes, "asyncio.Future[bytes]"]
 
 
@@ -83,17 +85,60 @@ class LocalLine(asyncio.Protocol):
             self._transport.write(LENGTH.pack(len(frame)) + frame)
 
 
+class HintLine(asyncio.Protocol):
+    """Says which sessions this process runs, and hears of each that has got a message."""
+
+    def __init__(self, heard: Callable[[str], None]) -> None:
+        self._heard = heard
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+
+    def runs(self, session: str, still: bool = True) -> None:
+        if self._transport is not None:
+            self._transport.write(f"{'+' if still else '-'}{session}\n".encode())
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._buffer)
+            end = LENGTH.size + length
+            if len(self._buffer) < end:
+                return
+            session, self._buffer = self._buffer[LENGTH.size : end].decode(), self._buffer[end:]
+            self._heard(session)
+
+
 async def connect(address: str, lane: bytes) -> LocalLine | None:
     """None when the address is not of this machine and user, or its process has gone."""
+    return await _connected(address, lane, LocalLine)
+
+
+async def connect_hints(address: str, heard: Callable[[str], None]) -> HintLine | None:
+    """`heard(session)` is called on this event loop. None as for `connect`."""
+    return await _connected(address, HINTS, lambda: HintLine(heard))
+
+
+async def _connected(address: str, lane: bytes, make: Callable[[], ProtocolT]) -> ProtocolT | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    loop = asyncio.get_running_loop()
     try:
         connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, f"\0{address}")
+        await loop.sock_connect(connection, f"\0{address}")
         if not same_user(connection):
             raise ConnectionRefusedError("another user's process has that name")
         connection.sendall(lane)
     except OSError:
         connection.close()
         return None
-    _, line = await asyncio.get_running_loop().create_unix_connection(LocalLine, sock=connection)
+    _, line = await loop.create_unix_connection(make, sock=connection)
     return line

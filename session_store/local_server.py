@@ -5,6 +5,9 @@ is a frame with the list of replies. A connection says with its first byte which
 here, and one frame under way. Whoever waits meanwhile sends all that has gathered in one frame, so that what arrives
 together is committed together.
 
+A connection of the third lane carries hints the other way: its process names the sessions it runs (`+id`, `-id`), and
+is told of each that has got a message, straight from the commit. Such a hint may be lost like any other.
+
 The name is an abstract one (Linux): no file is left by a killed process, and no path can be too long. Both ends check
 that the other is the same user's.
 """
@@ -19,9 +22,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
-WRITES, READS = b"w", b"r"
+WRITES, READS, HINTS = b"w", b"r", b"h"
 LENGTH = struct.Struct(">I")
 MOST_BYTES = 1 << 30
 ACCEPT_PAUSE = 0.2
@@ -39,6 +43,7 @@ class LocalServer:
 
     def __init__(self, lanes: Mapping[bytes, Answer]) -> None:
         self._lanes = lanes
+        self._hearers: dict[bytes, socket.socket] = {}
         self._listener: socket.socket | None = None
 
     def start(self) -> str:
@@ -51,6 +56,14 @@ class LocalServer:
         self._listener.listen(1024)
         threading.Thread(target=self._accept, args=(self._listener,), name="store-local", daemon=True).start()
         return name
+
+    def hint(self, sessions: Iterable[str]) -> None:
+        """Tell whoever runs them here; never waits."""
+        for name in (session.encode() for session in sessions):
+            hearer = self._hearers.get(name)
+            if hearer is not None:
+                with suppress(OSError):  # it has died, or does not read
+                    hearer.send(LENGTH.pack(len(name)) + name, socket.MSG_DONTWAIT)
 
     def _accept(self, listener: socket.socket) -> None:
         """For ever: whoever connected to a listener that nobody answers would wait instead of asking through Ray."""
@@ -74,12 +87,32 @@ class LocalServer:
         """Until the peer goes. An answer that fails closes the connection: the peer asks through Ray then."""
         with connection:
             try:
-                answer = self._lanes.get(connection.recv(1))
+                lane = connection.recv(1)
+                if lane == HINTS:
+                    self._hear(connection)
+                    return
+                answer = self._lanes.get(lane)
                 while answer is not None and (frame := _receive(connection)) is not None:
                     reply = answer(frame)
                     connection.sendall(LENGTH.pack(len(reply)) + reply)
             except ConnectionError:
                 return  # the peer has died
+
+    def _hear(self, connection: socket.socket) -> None:
+        """Learn which sessions the peer runs, until it goes."""
+        try:
+            rest = b""
+            while data := connection.recv(1 << 16):
+                *told, rest = (rest + data).split(b"\n")
+                for line in told:
+                    session = line[1:]
+                    if line[:1] == b"+":
+                        self._hearers[session] = connection
+                    elif self._hearers.get(session) is connection:
+                        del self._hearers[session]
+        finally:
+            for session in [s for s, c in list(self._hearers.items()) if c is connection]:
+                self._hearers.pop(session, None)
 
 
 def same_user(connection: socket.socket) -> bool:

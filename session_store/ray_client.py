@@ -18,10 +18,10 @@ from ray.exceptions import GetTimeoutError, PendingCallsLimitExceeded, RayActorE
 from session_store.actor import NAME, NAMESPACE
 from session_store.backends.sqlite_reader import READS
 from session_store.errors import StoreUnavailable
-from session_store.local_client import LocalLine, connect
+from session_store.local_client import HintLine, LocalLine, connect, connect_hints
 from session_store.local_server import READS as READ_LANE
 from session_store.local_server import WRITES as WRITE_LANE
-from session_store.requests import Follow, ReplyT, Request
+from session_store.requests import Follow, Open, ReplyT, Request
 from session_store.wire_codec import decode_many, decode_reply, encode_many, encode_request
 
 LIMIT_SECONDS = 30.0
@@ -75,6 +75,17 @@ class _LocalRoad:
         self._lines: dict[str, LocalLine] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening: asyncio.Future[None] | None = None
+        self._hints: HintLine | None = None
+        self.heard: Callable[[str], bool] | None = None
+        self.running: set[str] = set()
+
+    def runs(self, session: str, still: bool) -> None:
+        """Whether this process runs the session: it is told then when that gets a message."""
+        if self.heard is None:
+            return
+        (self.running.add if still else self.running.discard)(session)
+        if self._hints is not None:
+            self._hints.runs(session, still)
 
     async def line(self, lane: str) -> LocalLine | None:
         """The connection of a lane; None when the store is on another machine. Raises as a call through Ray does."""
@@ -91,12 +102,24 @@ class _LocalRoad:
         lines, self._lines = self._lines, None
         for line in (lines or {}).values():
             line.close()
+        if self._hints is not None:
+            self._hints.close()
+            self._hints = None
+
+    def _hinted(self, session: str) -> None:
+        if self.heard is not None and not self.heard(session):
+            self.runs(session, still=False)
 
     async def _open(self) -> None:
         try:
             async with asyncio.timeout(self._limit):
                 address = await self._lanes.call("local_address")
                 found = {lane: await connect(address, first) for lane, first in _LOCAL.items()} if address else {}
+                if address and self.heard is not None:
+                    self._hints = await connect_hints(address, self._hinted)
+            if self._hints is not None:
+                for session in self.running:
+                    self._hints.runs(session)
             self._lines = {lane: line for lane, line in found.items() if line is not None}
         finally:
             self._opening = None
@@ -147,6 +170,11 @@ class RayStore:
         self._outbox: list[tuple[bytes, asyncio.Future[bytes]]] = []
         self._sending: set[asyncio.Task[None]] = set()
 
+    def hear(self, heard: Callable[[str], bool]) -> None:
+        """Have `heard(session)` called, on the event loop, when a session opened here gets a message: sooner than any
+        other hint, where the store is on this machine. It says whether the session is here still."""
+        self._local.heard = heard
+
     async def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Raises `Refused`, or `StoreUnavailable` when no answer came within the limit."""
         lane, wait = _lane(request)
@@ -156,6 +184,8 @@ class RayStore:
             try:
                 async with asyncio.timeout(attempts.seconds()):
                     reply: ReplyT = decode_reply(await self._ask(lane, payload))
+                if isinstance(request, Open):
+                    self._local.runs(request.session, still=True)
                 return reply
             except _GONE as error:
                 self._lanes.lost()

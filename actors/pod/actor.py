@@ -32,6 +32,8 @@ class Shell:
     directory: RayDirectory
     gate: LeaseGate
     clock: Clock
+    hint: Callable[[str], bool]
+    """Have a session look at its inbox; False: it is not here. To be called on the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class PodActor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._directory = RayDirectory(actor_id, setup.directory, setup.call_limit)
         self._heartbeat = Heartbeat(setup.rhythm, setup.clock, self._beat, self._feed_guards)
-        parts, self._feed = setup.factory(Shell(actor_id, self._directory, self._heartbeat, setup.clock))
+        parts, self._feed = setup.factory(Shell(actor_id, self._directory, self._heartbeat, setup.clock, self._look))
         self._host = PodHost(parts)
         self._heartbeat.start()
 
@@ -167,6 +169,9 @@ class PodActor:
         """Never returns: whoever awaits it learns of this process's death at once."""
         self._loop = asyncio.get_running_loop()
         await asyncio.Event().wait()
+
+    def _look(self, session: str) -> bool:
+        return not self._host.hint((session,))
 
     def _held(self) -> list[dict[str, Json]]:
         return [{"session": h.session, "epoch": h.epoch, "resting": h.resting} for h in self._host.held()]

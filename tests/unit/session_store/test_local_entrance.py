@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from session_store.local_client import LocalLine, connect
+from session_store.local_client import LocalLine, connect, connect_hints
 from session_store.local_server import READS, WRITES, Answer, LocalServer
 from session_store.wire_codec import decode_many, encode_many
 
@@ -113,7 +113,7 @@ class ShortOfDescriptors:
 
 
 async def test_a_process_that_could_not_be_taken_in_is_taken_in_later() -> None:
-    name = "polypod-test-short-of-descriptors"
+    name = f"polypod-{uuid.uuid4().hex}"  # the names are those of the whole machine
     listener = ShortOfDescriptors(name)
     server = LocalServer({WRITES: shout})
     threading.Thread(target=server._accept, args=(listener,), daemon=True).start()
@@ -121,3 +121,35 @@ async def test_a_process_that_could_not_be_taken_in_is_taken_in_later() -> None:
     assert line is not None
     assert (await line.ask(b"ab"), listener.failures) == (b"AB", 0)
     line.close()
+
+
+async def test_a_process_is_told_of_messages_for_the_sessions_it_runs_and_of_no_others() -> None:
+    server = LocalServer({})
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    line = await connect_hints(server.start(), heard.put_nowait)
+    assert line is not None
+    line.runs("mine")
+    line.runs("left")
+    line.runs("left", still=False)
+    line.runs("last")
+    for _ in range(500):
+        server.hint(["last"])
+        if not heard.empty():
+            break
+        await asyncio.sleep(0.01)
+    while not heard.empty():
+        heard.get_nowait()
+    server.hint(["another", "left", "mine", "last"])
+    assert [await asyncio.wait_for(heard.get(), 2) for _ in range(2)] in (["mine", "last"], ["last", "mine"])
+    line.close()
+
+
+async def test_hints_for_a_process_that_has_gone_are_lost_quietly() -> None:
+    server = LocalServer({})
+    line = await connect_hints(server.start(), lambda session: None)
+    assert line is not None
+    line.runs("mine")
+    line.close()
+    for _ in range(20):
+        server.hint(["mine"])
+        await asyncio.sleep(0.005)
