@@ -267,7 +267,8 @@ def summary(ending: Ending) -> str:
     pods = f"{len(ending.pods)} Pod{'s' if len(ending.pods) != 1 else ''}"
     cached = f" ({count(used['cache_read'])} cached)" if used["cache_read"] else ""
     tokens = f"{count(used['input'])} tokens in{cached}, {count(used['output'])} out"
-    return f"{outcome} · {pods} · {used['requests']} requests · {tokens} · {duration(ending.seconds)}"
+    requests = f"{used['requests']} request{'s' if used['requests'] != 1 else ''}"
+    return f"{outcome} · {pods} · {requests} · {tokens} · {duration(ending.seconds)}"
 
 
 def ways_on(ending: Ending) -> list[str]:
