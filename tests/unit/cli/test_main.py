@@ -125,7 +125,8 @@ def test_the_doctor_refuses_rules_and_names_settings_without_effect(tmp_path: Pa
     )  # fmt: skip
     assert done.returncode == 1
     assert "note  settings  profiles.default.planning" in done.stdout
-    assert "wrong settings" in done.stdout and "profiles.default.permissions" in done.stdout
+    assert "wrong settings" in done.stdout
+    assert "profiles.default.permissions" in done.stdout
 
 
 def test_a_task_from_standard_input_has_no_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
