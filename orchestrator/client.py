@@ -16,11 +16,14 @@ from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.codec import from_plain, to_plain
 from session_store.errors import ConditionFailed, StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.items import Json
+from session_store.lock import Holder
 from session_store.messages import Message
 from session_store.requests import AsyncStore, Deliver
 
 PATIENCE = 15.0
 """Seconds a call is repeated for while the Directory restarts."""
+ANSWER_LIMIT = 60.0
+"""Seconds one answer of the Directory may take; the longest, a stop of a deep tree, is bounded well below."""
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
 STOP_SEEN = 1.0
@@ -99,6 +102,11 @@ class RayControlPlane:
         live = sum(top["pods"].get(phase, 0) for phase in ("binding", "live", "parking"))
         return {**top, "ready": True, "live": live, "nodes": len([n for n in ray.nodes() if n["Alive"]])}
 
+    async def directory_process(self) -> Holder:
+        """The process that the Directory is now."""
+        pid, started = await self._ask(lambda d: d.process.remote())
+        return Holder(int(pid), str(started))
+
     async def adopt_root(self, root: str) -> None:
         """Have an embedded home go on with this tree too."""
         await self._ask(lambda d: d.adopt_root.remote(root))
@@ -125,7 +133,9 @@ class RayControlPlane:
         deadline, wait = loop.time() + PATIENCE, FIRST_WAIT
         while True:
             try:
-                return await call(self._handle())
+                return await asyncio.wait_for(call(self._handle()), ANSWER_LIMIT)
+            except TimeoutError as error:
+                raise StoreUnavailable(f"The Directory gave no answer for {ANSWER_LIMIT:g} s.") from error
             except (RayActorError, ValueError) as error:
                 self._directory = None
                 if loop.time() + wait > deadline:

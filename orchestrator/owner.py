@@ -25,9 +25,10 @@ from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.server import GatewayServer, serve
 from orchestrator.home import Home, Owner, Ownership
 from orchestrator.ports import LiveBatch, NewPod, NewPodReply
+from orchestrator.process_watch import ProcessWatch
 from orchestrator.settings import Settings
-from orchestrator.store_watch import StoreWatch
 from session_store.items import Json
+from session_store.lock import Holder, holder_of
 from session_store.opening import lock_path, sqlite_path
 from session_store.requests import AsyncStore, Pending, PodLimits, Query
 from session_store.status import is_control
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 START_LIMIT = 30.0
 CLOSE_LIMIT = 10.0
+DIRECTORY_SILENCE = 3
+"""Leases for which the Directory may give no answer before it is killed and started anew."""
 LOG_BYTES = 1 << 20
 
 
@@ -123,7 +126,9 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
+        So does `SettingsError`, for settings that nothing would keep."""
+        settings.check_permissions()
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)
@@ -194,7 +199,7 @@ class OwnerProcess:
             self._trees = OwnTrees(plane, self._plan.roots)
         server = await self._listen(Gateway(self._trees or plane, self._options))
         self.address = server.address
-        watch = self._watch(plane.store)
+        watches = [*self._watch_store(plane.store), self._watch_directory(plane)]
         self._ready.set()
         try:
             stopped = asyncio.create_task(stop.wait())
@@ -202,7 +207,7 @@ class OwnerProcess:
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
         finally:
-            if watch is not None:
+            for watch in watches:
                 watch.cancel()
             await server.close()
 
@@ -213,15 +218,26 @@ class OwnerProcess:
         port = table.port if plan.port is None else plan.port
         return await serve(gateway, plan.host or table.host, port)
 
-    def _watch(self, store: AsyncStore) -> asyncio.Task[None] | None:
+    def _watch_store(self, store: AsyncStore) -> list[asyncio.Task[None]]:
         """The eye on the store actor; only a SQLite store has a lock."""
         url = self._settings.store_url
         path = sqlite_path(url) if url.startswith("sqlite:") else None
         if path is None:
-            return None
-        lease = self._settings.tables.directory.lease
-        watch = StoreWatch(lock_path(path), lambda: store.execute(Query(limit=1)), lease)
-        return asyncio.create_task(watch.run(), name="store-watch")
+            return []
+        lock, lease = lock_path(path), self._settings.tables.directory.lease
+        watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
+        return [asyncio.create_task(watch.run(), name="store-watch")]
+
+    def _watch_directory(self, plane: RayControlPlane) -> asyncio.Task[None]:
+        """The eye on the Directory, more patient: no Pod loses anything by its silence, it only starts nothing new."""
+        seen: list[Holder] = []
+
+        async def ping() -> None:
+            seen[:] = [await plane.directory_process()]
+
+        limit = DIRECTORY_SILENCE * self._settings.tables.directory.lease
+        watch = ProcessWatch(lambda: seen[0] if seen else None, ping, limit)
+        return asyncio.create_task(watch.run(), name="directory-watch")
 
 
 def keep_log(home: Home, mode: str) -> None:

@@ -30,7 +30,7 @@ def import_session(tables: Tables, request: Import) -> Created:
     parent = None if request.parent_id is None else tables.find(request.parent_id)
     state = _new_state(request, start, parent)
     if state.name and tables.name_taken(state.tenant, state.parent_id, state.name):
-        raise ConditionFailed(f"the name {state.name!r} is taken", reason="name_taken", name=state.name)
+        raise ConditionFailed(f"the name {state.name!r} is taken: choose another", reason="name_taken", name=state.name)
 
     tables.add(state)
     record(tables, state, request.entries, entries)

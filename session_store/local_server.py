@@ -62,8 +62,10 @@ class LocalServer:
         for name in (session.encode() for session in sessions):
             hearer = self._hearers.get(name)
             if hearer is not None:
+                frame = LENGTH.pack(len(name)) + name
                 with suppress(OSError):  # it has died, or does not read
-                    hearer.send(LENGTH.pack(len(name)) + name, socket.MSG_DONTWAIT)
+                    if hearer.send(frame, socket.MSG_DONTWAIT) < len(frame):
+                        hearer.shutdown(socket.SHUT_RDWR)  # half a frame would garble all that follow
 
     def _accept(self, listener: socket.socket) -> None:
         """For ever: whoever connected to a listener that nobody answers would wait instead of asking through Ray."""

@@ -181,7 +181,7 @@ def workspace_of(state: SessionState) -> str:
 
 def check_not_ended(state: SessionState) -> None:
     if state.fold.ended:
-        raise ConditionFailed(f"session {state.id} has ended: only fork works", reason="ended", session=state.id)
+        raise ConditionFailed(f"session {state.id} has ended and takes nothing more", reason="ended", session=state.id)
 
 
 def check_busy(state: SessionState) -> None:

@@ -79,7 +79,7 @@ def _create(tables: Tables, request: Create, now: int) -> Created:
     state = _new_state(request, parent)
     rules.check_depth(state.depth, request.limits)
     if state.name and tables.name_taken(state.tenant, state.parent_id, state.name):
-        raise ConditionFailed(f"the name {state.name!r} is taken", reason="name_taken", name=state.name)
+        raise ConditionFailed(f"the name {state.name!r} is taken: choose another", reason="name_taken", name=state.name)
     if state.open:
         rules.check_place(tables, state.parent_id, request.limits)
     if parent is not None:

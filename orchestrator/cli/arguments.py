@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_working(commands: Any) -> None:
     run = _add(commands, "run", "run:run", "run a task and show it as it happens", json_help="JSON lines, result last")
     run.epilog = _EXITS
-    run.add_argument("task", help="what to do; `-` reads it from standard input")
+    run.add_argument("task", help="what to do, in quotes; `-` reads it from standard input")
     run.add_argument("--profile", help="a profile from the settings (default: `default`)")
     run.add_argument("--model", help="a model from the settings (default: that of the profile)")
     run.add_argument("--name", help="name of the Pod")
@@ -80,7 +80,7 @@ def _add_steering(commands: Any) -> None:
     )  # fmt: skip
     send.epilog = _EXITS
     send.add_argument("pod", metavar="POD", help=_POD)
-    send.add_argument("text", help="what to say; `-` reads it from standard input")
+    send.add_argument("text", help="what to say, in quotes; `-` reads it from standard input")
     busy = send.add_mutually_exclusive_group()
     busy.add_argument("--steer", action="store_const", const="steer", dest="when_busy", help="if busy: into this run")
     busy.add_argument(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
-from shutil import rmtree
 
 from orchestrator.cli.embedding import Plan, join_or_own, settings_of, with_model
 from orchestrator.cli.failure import CommandError
@@ -36,8 +37,13 @@ def demo(options: Namespace) -> int:
         body = {"prompt": f"Take a census of {folder.name}.", "name": PARENT, "workspace": str(folder)}
         code = start_and_follow(home, link, body, as_json=options.json)
     if not options.json:
-        print(f"\nlook closer:  polypod --home {home.path} logs {PARENT}")
+        print(f"\nlook closer:  {_command()} --home {home.path} logs {PARENT}")
     return code
+
+
+def _command() -> str:
+    """What to type for this very program: `make demo` runs one that is on nobody's PATH."""
+    return "polypod" if shutil.which("polypod") else sys.argv[0]
 
 
 def _settings(home: Home):  # type: ignore[no-untyped-def]
@@ -66,7 +72,7 @@ def _remove_old(place: Path) -> None:
     homes = sorted((Home(p) for p in place.iterdir() if p.is_dir()), key=lambda h: h.path.name)
     for old in homes[: max(0, len(homes) - KEPT + 1)]:
         if not old.is_owned():
-            rmtree(old.path, ignore_errors=True)
+            shutil.rmtree(old.path, ignore_errors=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from orchestrator.cli.cells import clean, pad
 from orchestrator.cli.check import store_file
 from orchestrator.cli.embedding import settings_of
-from orchestrator.cli.failure import FAILED, FINISHED, CommandError
+from orchestrator.cli.failure import FAILED, FINISHED, CommandError, explained
 from orchestrator.cli.paint import Style, screen
 from orchestrator.cli.reaching import home_of, reach
 from orchestrator.home import VERSION, Home, HomeError
@@ -76,7 +76,7 @@ def examine(home: Home) -> Iterator[Finding]:
         except (CommandError, HomeError) as error:
             yield Finding(what, "wrong", str(error))
         except Exception as error:
-            yield Finding(what, "wrong", f"{type(error).__name__}: {error}")
+            yield Finding(what, "wrong", explained(error)[1])
 
 
 def _python() -> Iterator[Finding]:
@@ -153,8 +153,12 @@ def _settings(home: Home) -> Iterator[Finding]:
     where = str(settings.file) if settings.file is not None else "no polypod.toml found: the defaults"
     overrides = sorted(name for name in os.environ if name.startswith("POLYPOD__"))
     yield Finding("settings", "ok", where + (f", and {', '.join(overrides)}" if overrides else ""))
+    idle = settings.without_effect()
+    if idle:
+        yield Finding("settings", "note", ", ".join(idle), "has no effect yet in this version")
+    settings.check_permissions()
     yield from _models(settings)
-    yield _port(settings)
+    yield _port(settings, home)
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
@@ -169,14 +173,18 @@ def _models(settings: Settings) -> Iterator[Finding]:
         yield Finding("model", "ok" if problem is None else "note", words + key, problem or "")
 
 
-def _port(settings: Settings) -> Finding:
+def _port(settings: Settings, home: Home) -> Finding:
     """Whether `serve` could listen where the settings say."""
     host, port = settings.gateway.host, settings.gateway.port
+    owner = home.owner() if home.is_owned() else None
+    if owner is not None and owner.address.endswith(f"//{host}:{port}"):
+        return Finding("port", "ok", f"{host}:{port} is taken by this home's own owner")
     try:
         with socket.create_server((host, port)):
             return Finding("port", "ok", f"{host}:{port} is free for `polypod serve`")
     except OSError as error:
-        return Finding("port", "note", f"{host}:{port}: {error.strerror}", "`polypod serve --port 0` takes a free one")
+        words = os.strerror(error.errno) if error.errno else str(error)
+        return Finding("port", "note", f"{host}:{port}: {words}", "`polypod serve --port 0` takes a free one")
 
 
 def _size(number: float) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 5
 """How often the home may change hands while a command looks for its owner."""
+SLOW_START = 4.0
+"""Seconds after which a command says that it is still starting."""
 STORE_PATIENCE = 30.0
 """Seconds for which a command that follows a tree bears a store that does not answer."""
 
@@ -73,12 +77,25 @@ def join_or_own(home: Home, plan: Plan | None = None) -> Link:
         try:
             from orchestrator.owner import OwnerPlan, OwnerProcess  # lazy: start-up, it brings Ray
 
-            owner = OwnerProcess.start(ownership, settings, OwnerPlan("run", roots=plan.roots))
+            with _not_silent():
+                owner = OwnerProcess.start(ownership, settings, OwnerPlan("run", roots=plan.roots))
         except BaseException:
             ownership.close()
             raise
         return Link(Gateway(owner.address, owner.secret, patience=STORE_PATIENCE), owner)
     raise CommandError(f"the owner of the home {home.path} changes all the time: try again")
+
+
+@contextmanager
+def _not_silent() -> Iterator[None]:
+    """A start that takes long is told of: a busy machine may need half a minute for Ray."""
+    timer = threading.Timer(SLOW_START, warn, ("starting; this machine takes its time …",))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def settings_of(home: Home, folder: Path | None = None) -> Settings:

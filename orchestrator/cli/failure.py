@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 FINISHED = 0
 FAILED = 1
 USAGE = 2
@@ -36,3 +38,18 @@ class GatewayProblem(CommandError):
 
 class OwnerLost(CommandError):
     """The owner of the home does not answer (any more)."""
+
+
+def explained(error: Exception) -> tuple[int, str]:
+    """Exit code and words. Errors of other packages go by name, so that none need be imported to know them."""
+    match type(error).__name__:
+        case "SettingsError" | "HomeError" | "CannotListen" | "NotLoopback" | "UnknownStoreUrl":
+            return USAGE, str(error)
+        case "StoreDamaged":
+            return FAILED, f"{error}\n`polypod check` says what is damaged; `polypod export` saves what can be read"
+        case "ClusterError" | "LockHeld" | "NewerSchema" | "StoreUnavailable" | "UnknownSession":
+            return FAILED, str(error)
+        case "OSError" if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return FAILED, f"no space left on device{f' for {error.filename}' if error.filename else ''}"
+        case name:
+            return FAILED, f"unexpected {name}: {error}\nrun again with --debug for the whole story"

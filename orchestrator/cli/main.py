@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import os
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from orchestrator.cli.arguments import build_parser
-from orchestrator.cli.failure import FAILED, FINISHED, INTERRUPTED, USAGE, CommandError
+from orchestrator.cli.failure import FAILED, FINISHED, INTERRUPTED, USAGE, CommandError, explained
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -51,7 +50,7 @@ def _carry_out(options: argparse.Namespace) -> int:
     except Exception as error:
         if options.debug:
             raise
-        code, words = _explained(error)
+        code, words = explained(error)
         _tell(words)
         return code
 
@@ -61,21 +60,6 @@ def _handler(place: str) -> Callable[[argparse.Namespace], int]:
     module, _, name = place.partition(":")
     handler: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(f"orchestrator.cli.{module}"), name)
     return handler
-
-
-def _explained(error: Exception) -> tuple[int, str]:
-    """Errors of other packages by name, so that none need be imported to know them."""
-    match type(error).__name__:
-        case "SettingsError" | "HomeError" | "CannotListen" | "NotLoopback" | "UnknownStoreUrl":
-            return USAGE, str(error)
-        case "StoreDamaged":
-            return FAILED, f"{error}\n`polypod check` says what is damaged; `polypod export` saves what can be read"
-        case "ClusterError" | "LockHeld" | "NewerSchema" | "StoreUnavailable" | "UnknownSession":
-            return FAILED, str(error)
-        case "OSError" if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return FAILED, f"no space left on device{f' for {error.filename}' if error.filename else ''}"
-        case name:
-            return FAILED, f"unexpected {name}: {error}\nrun again with --debug for the whole story"
 
 
 def _have_streams() -> None:

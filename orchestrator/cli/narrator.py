@@ -69,8 +69,10 @@ class Narrator:
             if teller is None:
                 teller = self._tellers[pod["id"]] = _Teller(self._label(pod, known))
                 self._greet(pod, teller, short[pod["id"]])
-            elif teller.status != pod["status"] and pod["status"] in ("paused", "ended", "waiting_on_user"):
-                self._line(pod["id"], str(pod["status"]).replace("_", " "), STATUS_STYLES.get(pod["status"], "plain"))
+            elif (
+                teller.status != pod["status"] and pod["status"] == "ended"
+            ):  # other rests are told by the end of the run
+                self._line(pod["id"], "ended", STATUS_STYLES.get("ended", "plain"))
             teller.status = pod["status"]
         self._screen.flush()
 
@@ -197,7 +199,8 @@ class Narrator:
         words = call.words if call is not None else str(result.get("name"))
         ok = result.get("status") == "ok"
         summary = one_line(_without_command(str(result.get("summary") or "")), 60)
-        tail = f" · {summary if ok else str(result.get('status')) + ': ' + summary}"
+        status = str(result.get("status"))
+        tail = f" · {summary if ok or summary.startswith(f'{status}:') else f'{status}: {summary}'}"
         room = max(min(self._screen.width, LINE) - len(teller.label) - cell_len(tail) - 8, 24)
         self._line(pod_id, f"-> {one_line(words, room)}{tail}", "dim" if ok else "red")
 
@@ -267,7 +270,8 @@ def summary(ending: Ending) -> str:
     pods = f"{len(ending.pods)} Pod{'s' if len(ending.pods) != 1 else ''}"
     cached = f" ({count(used['cache_read'])} cached)" if used["cache_read"] else ""
     tokens = f"{count(used['input'])} tokens in{cached}, {count(used['output'])} out"
-    return f"{outcome} · {pods} · {used['requests']} requests · {tokens} · {duration(ending.seconds)}"
+    requests = f"{used['requests']} request{'s' if used['requests'] != 1 else ''}"
+    return f"{outcome} · {pods} · {requests} · {tokens} · {duration(ending.seconds)}"
 
 
 def ways_on(ending: Ending) -> list[str]:

@@ -13,7 +13,7 @@ from orchestrator.cli.cells import align, clean, count, duration, one_line, tabl
 from orchestrator.cli.failure import FINISHED
 from orchestrator.cli.forest import WAITING, Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import Screen, screen
-from orchestrator.cli.reaching import find_pod, open_reader
+from orchestrator.cli.reaching import find_pod, home_of, open_reader
 from orchestrator.cli.story import choice_words
 
 NAME_WIDTH = 32
@@ -34,12 +34,17 @@ def ps(options: Namespace) -> int:
         out.line(_json(pods))
         return FINISHED
     if not pods:
-        out.line("no Pods" + ("" if options.all else " here (`--all` also shows ended ones)"), "dim")
+        out.line(_nobody(options, "" if options.all else "; `--all` also shows ended ones"), "dim")
         return FINISHED
     _print_table(pods, out)
     if options.waiting:
         _print_questions(pods, out)
     return FINISHED
+
+
+def _nobody(options: Namespace, more: str = "") -> str:
+    """Which home was looked at is what a reader of an empty list wants to know."""
+    return f"no Pods in {home_of(options).path}{more}"
 
 
 def tree(options: Namespace) -> int:
@@ -58,7 +63,7 @@ def tree(options: Namespace) -> int:
         return FINISHED
     drawn = branches(pods, roots)
     if not drawn:
-        out.line("no Pods", "dim")
+        out.line(_nobody(options), "dim")
         return FINISHED
     short = short_ids(branch.pod["id"] for branch in drawn)
     rows = [

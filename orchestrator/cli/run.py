@@ -51,7 +51,7 @@ def audience_for(root_id: str, *, as_json: bool) -> Audience:
 def read_text(text: str, what: str) -> str:
     """The text itself, or standard input for `-`. Raises `UsageError` for an empty one."""
     if text == "-":
-        text = sys.stdin.read()
+        text = sys.stdin.read().removesuffix("\n")  # the line end that `echo` adds
     if not text.strip():
         raise UsageError(f"{what} is empty")
     try:

@@ -106,6 +106,15 @@ class RaiseAlert:
 
 
 @dataclass(frozen=True, slots=True)
+class TellParent:
+    """Tell the parent of a session whose log can be neither read nor written that it has failed (law 10)."""
+
+    session: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Tell `Tick` at this time (monotonic seconds)."""
 
@@ -113,5 +122,17 @@ class WakeAt:
 
 
 Action: TypeAlias = (
-    StartActor | EndActor | Bind | Unbind | Drop | PassHint | Look | Close | Settled | Gone | RaiseAlert | WakeAt
+    StartActor
+    | EndActor
+    | Bind
+    | Unbind
+    | Drop
+    | PassHint
+    | Look
+    | Close
+    | Settled
+    | Gone
+    | RaiseAlert
+    | TellParent
+    | WakeAt
 )

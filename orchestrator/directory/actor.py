@@ -257,6 +257,10 @@ class DirectoryActor:
         actor = None if actor_id is None else PREFIX + actor_id
         return {"actor": actor, "generation": found, "blocked": self._service.table.blocked.get(session)}
 
+    async def process(self) -> tuple[int, str]:
+        """The process id and its start time, also while the Directory is not ready yet."""
+        return os.getpid(), start_time(os.getpid())
+
     async def top(self) -> dict[str, Json]:
         """What there is: actors, Pods by phase, what was given up, the latest alerts."""
         await self.ready()

@@ -12,8 +12,10 @@ from actors.protocol.config import PodConfig
 from orchestrator.directory.state import CloseKind
 from session_store.entries import LogEntry, PodEnd
 from session_store.items import Problem
+from session_store.messages import Message
 from session_store.requests import Lease
 from session_store.restore import restore
+from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, starts_run
 
 FAILED_START = "failed_start"
@@ -87,3 +89,21 @@ def _foresee(state: PodState, commit: Commit) -> None:
     for offset, entry in enumerate(commit.entries):
         state.apply(replace(entry, seq=state.head + 1 + offset))
     state.forget(commit.consumes)
+
+
+def unreadable(row: PodRow, code: str, message: str) -> Message:
+    """The `errored` event of a Pod whose log cannot be written any more: it stands in no log but its parent's.
+
+    Its seq is the one after the head, which that log will never reach; so it is told once.
+    """
+    event_id = f"{row.id}:{row.head + 1}"
+    event = {
+        "kind": "errored",
+        "event_id": event_id,
+        "pod_id": row.id,
+        "pod_name": row.name,
+        "generation": row.epoch,
+        "outcome": "errored",
+        "error": {"type": code, "message": message},
+    }
+    return Message(event_id, "pod_event", row.id, {"event": event})

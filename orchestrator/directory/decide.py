@@ -172,7 +172,8 @@ def _bind_refused(table: Table, fact: at.BindRefused, now: float) -> list[do.Act
         case "store_damaged" | "newer_schema":
             losses.forget(table, placement, now)
             table.blocked[fact.session] = fact.message
-            return [refused, do.RaiseAlert("error", fact.code, fact.session, fact.message)]
+            told = do.TellParent(fact.session, fact.code, fact.message)
+            return [refused, do.RaiseAlert("error", fact.code, fact.session, fact.message), told]
         case "settings":
             losses.free(table, placement, now)
             placement.cause = fact.message

@@ -104,6 +104,7 @@ def close_failed(table: Table, fact: at.CloseFailed, now: float) -> list[do.Acti
     if fact.final:
         table.doomed.pop(fact.session, None)
         table.blocked[fact.session] = fact.message
+        out.append(do.TellParent(fact.session, "store_damaged", fact.message))
     return [*out, do.RaiseAlert("error", "end-not-written", fact.session, fact.message)]
 
 

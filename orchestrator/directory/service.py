@@ -14,6 +14,7 @@ from actors.protocol.ids import Clock
 from orchestrator.directory import actions as do
 from orchestrator.directory import facts as at
 from orchestrator.directory.closer import CloseFailure, close_session
+from orchestrator.directory.closing import unreadable
 from orchestrator.directory.decide import decide, strangers
 from orchestrator.directory.ports import HostGone, Hosts
 from orchestrator.directory.roots import RootsFile
@@ -21,7 +22,7 @@ from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.directory.state import Phase, Table
 from session_store.errors import Refused, StoreUnavailable
 from session_store.items import Json
-from session_store.requests import AsyncStore, ClaimDirectory, PodRow, Query
+from session_store.requests import AsyncStore, ClaimDirectory, Deliver, PodRow, Query
 
 TICK = 0.25
 ALERTS = 200
@@ -168,6 +169,8 @@ class DirectoryService:
                 work = self._look(sessions)
             case do.Close():
                 work = self._close(action)
+            case do.TellParent():
+                work = self._tell_parent(action)
             case do.Settled(session):
                 _answer(self._settled, session, action)
                 _answer(self._moved, session, None)
@@ -277,6 +280,12 @@ class DirectoryService:
         if hints:
             self.feed(at.Hinted(hints))
 
+    async def _tell_parent(self, action: do.TellParent) -> None:
+        row = await self.row(action.session)
+        if row is not None and row.parent_id is not None:
+            await self.store.execute(Deliver(row.parent_id, unreadable(row, action.code, action.message)))
+            self.feed(at.Hinted((row.parent_id,)))
+
     async def _evict(self, action: do.Close) -> None:
         """Have the actor let go of the session: asked first, then by force."""
         actor_id = action.actor_id or ""
@@ -292,7 +301,10 @@ class DirectoryService:
 
     async def _tick(self) -> None:
         while True:
-            self.feed(at.Tick())
+            try:
+                self.feed(at.Tick())
+            except Exception:  # a defect of ours must not end what sees silent actors
+                log.exception("a tick failed")
             await asyncio.sleep(TICK)
 
     async def _sweep(self) -> None:
@@ -304,6 +316,8 @@ class DirectoryService:
                 self.feed(at.Looked(asked, wants))
             except (StoreUnavailable, Refused) as error:
                 log.warning("the sweep got no answer: %s", error)
+            except Exception:  # a defect of ours must not end what finds every lost hint
+                log.exception("a sweep failed")
             await asyncio.sleep(self.settings.sweep)
 
     async def _wants(self, query: Query) -> tuple[at.Want, ...]:

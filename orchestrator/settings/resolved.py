@@ -88,6 +88,23 @@ class Settings:
             return f"Model `{name}` reads its replies from {script}, and there is no such file."
         return None
 
+    def without_effect(self) -> tuple[str, ...]:
+        """Keys that somebody has set and no part of this version acts on."""
+        tables = self.tables
+        sections = {"memory": tables.memory, "compaction": tables.compaction, "reminder": tables.reminder}
+        keys = [f"{section}.{key}" for section, table in sections.items() for key in sorted(table.model_fields_set)]
+        keys += [f"profiles.{name}.planning" for name, p in tables.profiles.items() if p.planning != "none"]
+        return tuple(keys)
+
+    def check_permissions(self) -> None:
+        """Raises `SettingsError` for permission rules: nothing judges calls by them yet, and who wrote them relies on
+        them."""
+        source = str(self.file) if self.file is not None else "settings"
+        for name, profile in self.tables.profiles.items():
+            if any(profile.permissions.model_dump().values()):
+                key, problem = f"profiles.{name}.permissions", "this version does not judge tool calls by rules yet."
+                raise SettingsError(source, key, problem, "Leave tools out of `tools` instead.")
+
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""
         tenants: dict[str, str] = {}

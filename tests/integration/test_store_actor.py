@@ -62,6 +62,19 @@ def test_a_defect_of_the_store_is_an_error_that_its_callers_know(store: Blocking
         store.execute(Query(cursor="no cursor"))
 
 
+def pid_of(actor: Any, limit: float = 60.0) -> int:
+    """The process of an actor, once it has restarted."""
+    import ray
+
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            return int(ray.get(actor.ping.options(concurrency_group="control").remote(), timeout=limit))
+        except ray.exceptions.ActorUnavailableError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 @pytest.mark.parametrize("local", [True, False])
 async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(
     actor: Any, store: BlockingRayStore, local: bool
@@ -79,7 +92,6 @@ async def test_requests_of_one_moment_go_in_one_call_with_an_answer_each(
 async def test_S09_the_actor_is_killed_in_mid_load_and_nothing_is_lost_or_doubled(
     actor: Any, store: BlockingRayStore, local: bool
 ) -> None:
-    import ray
 
     seed = 7
     chance = random.Random(seed)
@@ -103,7 +115,7 @@ async def test_S09_the_actor_is_killed_in_mid_load_and_nothing_is_lost_or_double
         kills = 0
         while not done.is_set() and kills < 3:
             await asyncio.sleep(chance.uniform(0.05, 0.3))
-            pid = await asyncio.to_thread(lambda: ray.get(actor.ping.options(concurrency_group="control").remote()))
+            pid = await asyncio.to_thread(pid_of, actor)
             os.kill(pid, signal.SIGKILL)
             kills += 1
             await asyncio.sleep(1.5)

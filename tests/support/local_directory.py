@@ -27,7 +27,7 @@ from orchestrator.runtime import ProfileSpec, RuntimeSettings
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, ToolSpec
-from session_store.errors import StoreUnavailable
+from session_store.errors import StoreDamaged, StoreUnavailable
 from session_store.items import Json, Segment
 from session_store.local import LocalStore
 from session_store.messages import USER, Message
@@ -59,16 +59,19 @@ class CountingIds:
 
 
 class Wire:
-    """An actor's way to the store: cut when its process is killed."""
+    """An actor's way to the store: cut when its process is killed. Logs of `damaged` sessions cannot be read."""
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: LocalStore, damaged: set[str]) -> None:
         self._store = store
+        self._damaged = damaged
         self.cut = False
 
     async def execute(self, request: Request[ReplyT]) -> ReplyT:
         await asyncio.sleep(0)
         if self.cut:
             await asyncio.Event().wait()
+        if isinstance(request, Read) and request.session in self._damaged:
+            raise StoreDamaged("entry 3: wrong checksum", session=request.session, seq=3)
         return await self._store.execute(request)
 
 
@@ -235,6 +238,7 @@ class LocalWorld:
         )
         self.alone = True
         self.lose_hints = False
+        self.damaged: set[str] = set()
         self.ids = CountingIds()
         self.roots: RootsFile | None = None
         self._new_service()
@@ -244,7 +248,7 @@ class LocalWorld:
         self.orders = Orders(self.service, PodFactory(self.runtime, tool_specs), self.ids)
 
     def actor(self, actor_id: str) -> LocalActor:
-        wire = Wire(self.store)
+        wire = Wire(self.store, self.damaged)
         parts = LocalParts(wire, self.lines, self.folder)  # type: ignore[arg-type]
         parts.directory = ToDirectory(self, actor_id)  # type: ignore[assignment]
         actor = LocalActor(actor_id, PodHost(parts), wire, asyncio.get_running_loop().create_future())

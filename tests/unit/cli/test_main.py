@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run as polypod
+from orchestrator.cli.run import read_text
 from tests.support.fake_gateway import ROOT, FakeGateway, served
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -103,6 +105,33 @@ def test_an_empty_home_can_be_looked_at_and_stays_empty(tmp_path: Path, words: l
     done = run(*words, "--home", str(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("command", ["ps", "tree"])
+def test_an_empty_list_names_the_home_that_was_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert polypod([command, "--home", str(tmp_path / "home")]) == 0
+    assert f"no Pods in {tmp_path / 'home'}" in capsys.readouterr().out
+
+
+def test_the_doctor_refuses_rules_and_names_settings_without_effect(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "polypod.toml").write_text('[profiles.default]\nplanning = "todo"\npermissions = { ask = ["Shell"] }\n')
+    done = subprocess.run(
+        [*COMMAND, "--home", str(home), "doctor"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "note  settings  profiles.default.planning" in done.stdout
+    assert "wrong settings" in done.stdout
+    assert "profiles.default.permissions" in done.stdout
+
+
+def test_a_task_from_standard_input_has_no_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("first\nsecond\n"))
+    assert read_text("-", "the task") == "first\nsecond"
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_spawn_whose_child_died_after_its_task_was_committed_has_succeeded() -
         ("store", Phase.LOOKING, [do.Look]),
         ("stale_epoch", Phase.LOOKING, [do.Look]),
         ("unknown_session", None, [do.Settled]),
-        ("store_damaged", None, [do.Settled, do.RaiseAlert]),
+        ("store_damaged", None, [do.Settled, do.RaiseAlert, do.TellParent]),
         ("settings", Phase.CLOSING, [do.RaiseAlert, do.Close]),
         ("host", Phase.LOOKING, [do.Look]),
     ],

@@ -463,3 +463,24 @@ async def test_an_unknown_model_is_refused_at_the_door(worlds: list, tmp_path: P
     await world.start()
     with pytest.raises(OrderFailed, match=r"no model `scriptd`.*`scripted`"):
         await world.create("hi", model="scriptd")
+
+
+async def test_S02_the_parent_of_a_child_whose_log_is_damaged_hears_of_it_once(worlds: list, tmp_path: Path) -> None:
+    world = LocalWorld(
+        tmp_path,
+        [
+            {"match": {"pod": "root"}, "tool_calls": [spawn(task="work", name="child"), WAIT]},
+            {"match": {"pod": "root"}, "text": "heard"},
+            {"match": {"pod": "child"}, "tool_calls": [shell("sleep 5")]},
+        ],
+    )
+    worlds.append(world)
+    await world.start()
+    pod = await world.create("go", name="root")
+    (child,) = await world.until(lambda: world.children(pod))
+    await world.until(lambda: world.actor_of(child.id))
+    world.damaged.add(child.id)
+    world.hosts.crash(world.actor_of(child.id) or "")
+    await world.until(lambda: _finished(world, pod))
+    events = await world.events(pod)
+    assert [(e["kind"], e["error"]["type"]) for e in events] == [("errored", "store_damaged")]

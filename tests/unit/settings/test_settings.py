@@ -203,6 +203,19 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     assert settings.tables.compaction.request_threshold == 200
     assert settings.tables.memory.extract_threshold == 5
     assert settings.runtime().profiles["p"].permissions == {"deny": ["Shell"]}
+    assert settings.without_effect() == (
+        "memory.extract_threshold", "compaction.request_threshold", "compaction.threshold", "reminder.requests",
+    )  # fmt: skip
+
+
+def test_permission_rules_that_nothing_would_keep_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"profiles\.p\.permissions.*rules yet\. Leave tools out of `tools`"):
+        load(tmp_path, '[profiles.p.permissions]\ndeny = ["Shell"]\n').check_permissions()
+    load(tmp_path, "[profiles.p.permissions]\ndeny = []\n").check_permissions()
+
+
+def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:
+    assert load(tmp_path, SCRIPTED).without_effect() == ()
 
 
 DEFAULTS = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store_watch import StoreWatch
-from session_store.lock import start_time
+from orchestrator.process_watch import ProcessWatch
+from session_store.lock import holder_of, start_time
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def silent() -> None:
 
 async def test_a_silent_store_is_killed(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     lock = written(tmp_path / "store.lock", process.pid, start_time(process.pid))
-    watch = StoreWatch(lock, silent, limit=0.05)
+    watch = ProcessWatch(lambda: holder_of(lock), silent, limit=0.05)
     await watch.look()
     assert process.wait(5) == -9
     assert [holder.pid for holder in watch.killed] == [process.pid]
@@ -41,7 +41,7 @@ async def test_a_silent_store_is_killed(tmp_path: Path, process: subprocess.Pope
 
 async def test_a_process_that_reuses_the_pid_is_not(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     lock = written(tmp_path / "store.lock", process.pid, "1")
-    await StoreWatch(lock, silent, limit=0.05).look()
+    await ProcessWatch(lambda: holder_of(lock), silent, limit=0.05).look()
     assert process.poll() is None
 
 
@@ -52,7 +52,7 @@ async def test_a_store_that_took_the_lock_meanwhile_is_not(tmp_path: Path, proce
         written(lock, process.pid, start_time(process.pid))
         await silent()
 
-    await StoreWatch(lock, restarts, limit=0.05).look()
+    await ProcessWatch(lambda: holder_of(lock), restarts, limit=0.05).look()
     assert process.poll() is None
 
 
@@ -66,11 +66,11 @@ async def test_a_store_that_answers_is_not(
         if error is not None:
             raise error
 
-    await StoreWatch(lock, answers, limit=0.05).look()
+    await ProcessWatch(lambda: holder_of(lock), answers, limit=0.05).look()
     assert process.poll() is None
 
 
 async def test_without_a_lock_file_nothing_is_killed(tmp_path: Path) -> None:
-    watch = StoreWatch(tmp_path / "store.lock", silent, limit=0.05)
+    watch = ProcessWatch(lambda: holder_of(tmp_path / "store.lock"), silent, limit=0.05)
     await watch.look()
     assert watch.killed == []
