@@ -65,7 +65,9 @@ class RayControlPlane:
     async def stop(self, pod_id: str, by: str, reason: str) -> Literal["ended", "stopping"]:
         order = Message(f"stop:{pod_id}", "stop", by, {"reason": reason})
         try:
-            await self._store.execute(Deliver(pod_id, order))
+            told = await self._store.execute(Deliver(pod_id, order))
+            if told.status == "ended":  # by the same order, given before
+                return "ended"
         except ConditionFailed as error:
             if error.reason != "ended":
                 raise

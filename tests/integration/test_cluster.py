@@ -74,7 +74,7 @@ def test_S14_L09_after_kill_9_of_all_the_next_owner_goes_on_without_waiting(tmp_
         heard(process, "up")
         began = time.monotonic()
         assert heard(process, "done") == ["finished", "2"]
-        assert time.monotonic() - began < 3.0  # the old leases are known to be over
+        assert time.monotonic() - began < 30.0  # of a lease of 60: the old ones are known to be over
         assert not (tmp_path / "started").exists()  # what was cut off is not run again
 
 

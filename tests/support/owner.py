@@ -34,7 +34,7 @@ def main() -> None:
     settings = RuntimeSettings(
         models={"scripted": ModelSpec("scripted", "scripted", script=str(script))},
         profiles={},
-        directory=DirectorySettings(warm_pool=1),
+        directory=DirectorySettings(warm_pool=1, lease=60.0),
         workspace=str(folder),
         memory_root=str(folder / "memory"),
         default_model="scripted",
