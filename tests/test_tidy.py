@@ -39,7 +39,7 @@ HASH = "    --hash=sha256:" + "0" * 64
         ("actors/a.py", "raise NotImplementedError\n", ["unfinished"]),
         ("actors/a.py", "# TODO later\n", ["unfinished"]),
         ("actors/a.py", "def f(:\n", ["syntax"]),
-        ("docs/a.md", "see /work/main/x\n", ["machine path"]),
+        ("docs/a.md", "see /root/x/y\n", ["machine path"]),
         ("docs/a.md", "GET /v1/pods?root=1 and scope/root/x\n", []),
         ("a.lock", f"ray==2.60.0 ; python_version < '4' \\\n{HASH} \\\n{HASH}\n", []),
         ("a.lock", "--extra-index-url https://example.org\n", ["machine path", "machine path"]),
