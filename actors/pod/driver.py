@@ -9,46 +9,26 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
 from actors.pod.live import LiveLog
-from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
+from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.ids import Clock
 from actors.protocol.live import TOOL_BLOCK, Alert
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
-from session_store.requests import Append, AsyncStore, Pending, Release
+from session_store.requests import Append, Pending, Release
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
 SETTLED = (do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
-
-
-class Shared(Protocol):
-    """What the driver takes from its host."""
-
-    @property
-    def store(self) -> AsyncStore: ...
-
-    @property
-    def directory(self) -> DirectoryPort: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def gate(self) -> LeaseGate: ...
-
-    @property
-    def run_calls(self) -> CallRunner: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +46,7 @@ class PodParts:
 class PodDriver:
     """Runs one `TurnMachine` until it quits. `on_quit(driver, quit)` is called once, when everything has ended."""
 
-    def __init__(self, machine: TurnMachine, shared: Shared, parts: PodParts) -> None:
+    def __init__(self, machine: TurnMachine, shared: HostParts, parts: PodParts) -> None:
         self.machine = machine
         self.live = LiveLog(lambda: machine.state.head)
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
