@@ -246,6 +246,7 @@ class PodDriver:
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
         state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
+        permit = facts.permits.permit_for(message.seq, index)
         return ToolContext(
             key=CallKey(self._who.session, message.seq, index),
             call_id=message.calls[index].call_id,
@@ -263,6 +264,8 @@ class PodDriver:
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
             lent=facts.lent,
+            permitted=None if permit is None else permit.subject,
+            grants=frozenset(facts.permits.grants),
         )
 
     async def _look(self) -> None:

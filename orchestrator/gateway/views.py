@@ -34,7 +34,7 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
         "children": list(children),
         "queue": row.queue,
     }
-    if row.question is not None:
+    if row.question is not None and row.status == "waiting_on_user":  # not one whose answer waits to be taken up
         view["question"] = question_view(row)
     if row.outcome is not None:
         view["last_outcome"] = row.outcome

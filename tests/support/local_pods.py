@@ -17,7 +17,7 @@ from actors.protocol.model import Model, ModelError
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
-from actors.tools.registry import CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, SegmentStart
@@ -27,7 +27,7 @@ from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import ClaimDirectory, Create, Deliver, Parent, PodRow, Query, Read
 
-TOOLS = (*FILE_TOOLS, *CHILD_TOOLS)
+TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
 
 
 class SystemClock:
