@@ -18,7 +18,8 @@ from actors.pod.live import LiveLog
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.live import TOOL_BLOCK, Alert
+from actors.protocol.alerts import Alert, Level
+from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
@@ -311,10 +312,11 @@ class PodDriver:
             self._deadline.cancel()
             self._deadline = None
 
-    def _alert(self, level: Any, code: str, message: str) -> None:
+    def _alert(self, level: Level, code: str, message: str) -> None:
         self._alerts += 1
         alert_id = f"{self._who.session}:{self._who.generation}:{self._alerts}"
-        self.live.alert(Alert(alert_id, level, code, message, self._shared.clock.now_ms()))
+        now = self._shared.clock.now_ms()
+        self._shared.directory.alert(Alert(alert_id, level, code, message, now, self._who.session))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
