@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from actors.pod.facts import PodFacts
+from actors.pod.interceptors import INTERCEPTORS, Interceptor
 from actors.protocol.config import PodConfig
 from session_store.entries import LogEntry
 from session_store.items import Problem
@@ -40,6 +41,7 @@ class PodState:
     cursor: int = 0
     """The highest inbox position seen."""
     inbox: dict[str, Message] = field(default_factory=dict)
+    interceptors: tuple[Interceptor, ...] = INTERCEPTORS
 
     def apply(self, entry: LogEntry) -> None:
         self.fold.apply(entry)
