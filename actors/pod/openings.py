@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.pod.asking import decide
 from actors.pod.endings import Commit, late_answers, segments_of
 from actors.pod.interceptors import Gap, GapView, gap
 from actors.pod.state import PodState
@@ -15,7 +16,10 @@ def open_run(state: PodState, run_id: str) -> Commit:
     """The first commit of a run that the inbox starts: question closed, `invoke`, `user_input`, then the gap's items.
 
     One prompt a run: each is answered in its own turn. Notices and PodEvents that are there already come with it.
+    A run that asked for a permission is not opened anew: its decision goes on with it.
     """
+    if state.fold.suspended:
+        return decide(state)
     commit = Commit()
     head = _leading(state)
     found = _gap(state)

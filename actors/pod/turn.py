@@ -147,6 +147,8 @@ class TurnMachine:
             self._end(cancel_run(state, "cancel"))
         elif controls := state.void_controls():
             self._append(void(state, controls))
+        elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
+            self._end(cancel_run(state, "interrupt"))
         elif starts_run(state.fold, state.messages):
             self._append(open_run(state, self._next_id("run")))
         else:
@@ -207,11 +209,13 @@ class TurnMachine:
         assert message is not None
         runnable = self.state.history.open_calls
         if message.seq <= self._opened_head:
-            cut = tuple(i for i in runnable if not self._idempotent(message.calls[i].name))
+            cut = steps.cut_calls(self.state, message, self._opened_head, self._idempotent)
+            self._opened_head = message.seq - 1  # from here on what begins begins here
             if cut:
                 self._append(Commit(entries=[ToolResults(tuple(closing_results(message, cut)))]))
                 return
-        self._board = CallBoard(message, runnable)
+        alone = tuple(i for i in runnable if self.state.facts.permits.permit_for(message.seq, i) is not None)
+        self._board = CallBoard(message, runnable, alone)
         self._do(do.RunCalls(message, self._board.next_stage()), Phase.CALLING)
 
     def _calls_finished(self, outcomes: tuple[tuple[int, ToolOutcome], ...]) -> None:
@@ -220,7 +224,7 @@ class TurnMachine:
             return  # a stalled run's calls, ended on our order
         for index, outcome in outcomes:
             board.finish(index, outcome)
-        if self.phase is Phase.CALLING and self._flight is None and (board.finished or self._aborting):
+        if self.phase is Phase.CALLING and self._flight is None and (board.news or self._aborting):
             self._commit_results(board)
 
     def _commit_results(self, board: CallBoard) -> None:
@@ -235,7 +239,7 @@ class TurnMachine:
         board = self._board
         assert board is not None
         self._heed()
-        if board.finished or (self._aborting and not board.running):
+        if board.news or (self._aborting and not board.running):
             self._commit_results(board)
         elif not board.running and board.more_stages():
             self._do(do.RunCalls(board.message, board.next_stage()), Phase.CALLING)

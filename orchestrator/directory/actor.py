@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from actors.pod.actor import NAMESPACE, PodActor, PodActorSetup
+from actors.protocol.alerts import Alert
 from actors.protocol.ids import Clock, Ids
 from actors.protocol.tools import SpawnOrder
 from orchestrator.directory import facts as at
@@ -21,10 +22,10 @@ from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
+from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
-from session_store.codec import from_plain, prepare
+from session_store.codec import from_plain, prepare, to_plain
 from session_store.errors import StoreError
 from session_store.items import Json
 from session_store.lock import start_time
@@ -196,7 +197,7 @@ class DirectoryActor:
 
     def __init__(self, setup: DirectorySetup) -> None:
         prepare()
-        setup.specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, before anyone waits for it
+        setup.specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, before anyone waits for it
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)
@@ -256,6 +257,19 @@ class DirectoryActor:
             actor_id, found = self._service.where(session)
         actor = None if actor_id is None else PREFIX + actor_id
         return {"actor": actor, "generation": found, "blocked": self._service.table.blocked.get(session)}
+
+    async def alert(self, alerts: list[dict[str, Json]]) -> None:
+        """Keep alerts of Pods."""
+        await self.ready()
+        self._service.alerts.add(from_plain(Alert, alert) for alert in alerts)
+
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> dict[str, Json]:
+        """`{"cursor", "alerts"}` as in `AlertBook.since`; waits up to `wait` s for one."""
+        await self.ready()
+        book = self._service.alerts
+        await book.wait(after, pod_id, wait)
+        cursor, alerts = book.since(after, pod_id)
+        return {"cursor": cursor, "alerts": [to_plain(alert) for alert in alerts]}
 
     async def process(self) -> tuple[int, str]:
         """The process id and its start time, also while the Directory is not ready yet."""

@@ -27,8 +27,7 @@ def _render(payload: PodEventPayload) -> str:
 def _event_text(event: dict[str, Json]) -> str:
     match event.get("kind"):
         case "waiting_on_user":
-            question = event.get("question") or {}
-            return f"It asks: {question.get('question', '')}\nAnswer with SendToPod, or leave it to the person."
+            return _question_text(event.get("question") or {})
         case "errored":
             error = event.get("error") or {}
             return f"It failed: {error.get('type', 'error')}: {error.get('message', '')}"
@@ -45,3 +44,14 @@ def _event_text(event: dict[str, Json]) -> str:
 
 
 POD_EVENT = ItemKind("pod_event", PodEventPayload, _render)
+
+
+def _question_text(question: dict[str, Json]) -> str:
+    if question.get("kind") == "permission":
+        return f"It asks a person for a permission: {question.get('question', '')}\nOnly a person can decide that."
+    rows = [
+        f"- {c.get('label')}{': ' if c.get('description') else ''}{c.get('description') or ''}"
+        for c in question.get("choices") or ()
+    ]
+    asked = "\n".join([f"It asks: {question.get('question', '')}", *rows])
+    return f"{asked}\nAnswer with SendToPod, or leave it to the person."
