@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.options import GatewayOptions
@@ -200,7 +201,8 @@ class OwnerProcess:
         plane = self._cluster.control_plane()
         if self._plan.roots is not None:
             self._trees = OwnTrees(plane, self._plan.roots)
-        server = await self._listen(Gateway(self._trees or plane, self._options))
+        door = DiskDoor.of(self._settings.runtime(), self._ownership.home.path)
+        server = await self._listen(Gateway(self._trees or plane, self._options, door))
         self.address = server.address
         watches = [*self._watch_store(plane.store), self._watch_directory(plane)]
         self._ready.set()

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
+from actors.protocol.references import Place
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
 from orchestrator.prompts import system_prompt
@@ -56,7 +57,7 @@ class PodFactory:
         """A Pod of its own. Raises `OrderRefused`."""
         profile = self._profile(new.profile or DEFAULT_PROFILE)
         limits = _narrower(self._bounds(), profile.limits, read_limits(new.limits))
-        workspace = _absolute(new.workspace or profile.workspace or self.settings.workspace, self.settings.workspace)
+        workspace = _root_workspace(new, profile, self.settings)
         config = PodConfig(
             name=_checked_name(new.name) or f"task-{session[-8:]}",
             root_id=session,
@@ -155,6 +156,17 @@ class PodFactory:
         if spec.script is None:
             return spec
         return replace(spec, script=_absolute(spec.script, self.settings.workspace))
+
+
+def place_of(new: NewPod, settings: RuntimeSettings) -> Place | None:
+    """Where a root Pod would work; None for a profile that does not exist."""
+    name = new.profile or DEFAULT_PROFILE
+    profile = settings.profiles.get(name, ProfileSpec(name) if name == DEFAULT_PROFILE else None)
+    return None if profile is None else Place(_root_workspace(new, profile, settings), new.scope)
+
+
+def _root_workspace(new: NewPod, profile: ProfileSpec, settings: RuntimeSettings) -> str:
+    return _absolute(new.workspace or profile.workspace or settings.workspace, settings.workspace)
 
 
 def read_limits(given: Mapping[str, Json]) -> Limits:

@@ -26,6 +26,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", POD, pods.show),
     ("GET", f"{POD}/log", pods.log),
     ("GET", f"{POD}/result", pods.result),
+    ("GET", f"{POD}/completions", pods.completions),
     ("GET", f"{POD}/events", events.of_pod),
     ("POST", f"{POD}/messages", messages.prompt),
     ("POST", f"{POD}/notify", messages.notify),

@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, json_response
+from orchestrator.gateway.door import place_of, refused
 from orchestrator.gateway.problems import HttpProblem
 from orchestrator.gateway.results import ResultFold, result_view
 from orchestrator.gateway.views import inbox_view
 from orchestrator.ports import NewPod
-from session_store.codec import entry_json
+from session_store.codec import entry_json, to_plain
 from session_store.errors import UnknownSession
 from session_store.reading import decoded
 from session_store.requests import FindMessage, Query, Read
@@ -41,6 +42,9 @@ async def create(call: Call) -> Response:
         workspace=body.workspace,
         owner_run=call.caller.owner and body.workspace is not None,
     )
+    place = call.gateway.door.place(new)
+    if place is not None and (told := await call.gateway.door.refusal(place, new.segments)) is not None:
+        raise refused(told)
     reply = await call.gateway.plane.create(new)
     row = await call.gateway.row(reply.pod_id, call.caller.tenant)
     headers = {"Location": f"/v1/pods/{row.id}"}
@@ -75,6 +79,13 @@ async def log(call: Call) -> Response:
     found = await call.gateway.feed.ask(Read(row.id, asked.after, asked.limit))
     entries = [entry_json(entry) for entry in decoded(row.id, found.entries)]
     return json_response({"entries": entries, "head_seq": found.head})
+
+
+async def completions(call: Call) -> Response:
+    """What a reference that begins with `sigil` and `prefix` may mean in this Pod."""
+    asked = call.query(bodies.CompletionQuery)
+    told = await call.gateway.door.complete(place_of(await call.row()), asked.sigil, asked.prefix, asked.limit)
+    return json_response({"completions": to_plain(told.found), "more": told.more})
 
 
 async def inbox(call: Call) -> Response:
