@@ -133,6 +133,7 @@ class OwnerProcess:
         """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
         So does `SettingsError`, for settings that nothing would keep."""
         settings.check_permissions()
+        settings.check_hooks()
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)

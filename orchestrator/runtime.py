@@ -43,6 +43,16 @@ class ProfileSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The `[hooks]` table. `use`: hooks as `module:object`; `timeout`: seconds for one call of one."""
+
+    use: tuple[str, ...] = ()
+    entry_points: bool = True
+    timeout: float = 5.0
+    on_failure: Literal["deny", "allow"] = "deny"
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeSettings:
     """`default_model` is the model of profiles that name none (None: there is none). Folders are absolute."""
 
@@ -52,3 +62,4 @@ class RuntimeSettings:
     workspace: str
     memory_root: str
     default_model: str | None = None
+    hooks: HookSettings = field(default_factory=HookSettings)

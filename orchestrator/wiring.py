@@ -17,6 +17,7 @@ from actors.models.limits_client import Limits
 from actors.models.registry import build_model
 from actors.pod.actor import NAMESPACE, PodActorSetup, Shell
 from actors.pod.heartbeat import Rhythm
+from actors.pod.hooks import HookSet
 from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
@@ -30,6 +31,7 @@ from actors.tools.registry import UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
+from orchestrator.hooks import load_hooks
 from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
@@ -60,6 +62,7 @@ class PodParts:
         self._store = RayStore(named_store())
         self._store.hear(shell.hint)
         self._presence = be_present(home)
+        self._hooks = load_hooks(settings.hooks)
         self._rehearse(settings)
 
     @property
@@ -81,6 +84,10 @@ class PodParts:
     @property
     def run_calls(self) -> CallRunner:
         return run_calls
+
+    @property
+    def hooks(self) -> HookSet:
+        return self._hooks
 
     def model(self, spec: ModelSpec) -> Model:
         key = pack(to_plain(spec))

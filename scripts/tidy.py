@@ -41,6 +41,7 @@ CORE = (
     "session_store.wire_codec",
     "actors.protocol.system_items",
     "actors.pod.interceptors",
+    "actors.pod.referring",
     "actors.pod.turn",
     "actors.pod.transitions",
     "actors.pod.stimuli",

@@ -14,19 +14,21 @@ from typing import Any
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
+from actors.pod.hooks import PodHooks, pod_view
 from actors.pod.live import LiveLog
 from actors.pod.lookup import look_up
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
+from actors.protocol.hooks import PodView
 from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.references import References
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
-from session_store.items import AssistantMessage
+from session_store.items import AssistantMessage, Problem
 from session_store.requests import Append, Pending, Release
 
 ABORT_LIMIT = 5.0
@@ -71,6 +73,9 @@ class PodDriver:
         self._encoded = GrowingHistory()
         self._removals = 0
         self._alerts = 0
+        self._hooks = PodHooks(shared.hooks, self._pod_view, self._alert, self._halt, shared.gate.fresh)
+        self._toolbox = self._hooks.around(parts.toolbox)
+        self._telling: asyncio.Task[None] | None = None
 
     async def run(self) -> do.Quit:
         """Until the machine quits. A defect of ours ends the Pod loudly, not silently."""
@@ -161,6 +166,7 @@ class PodDriver:
             self.post(st.AppendRefused(order.batch_id, error.code, error.message))
         else:
             self._forget_live(order.entries)
+            self._tell_end(order.entries)
             self.post(st.Appended(order.batch_id, reply))
 
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
@@ -185,6 +191,10 @@ class PodDriver:
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
+            asked = (order.request_id, order.number, order.run_request)
+            if not await self._hooks.before_request(asked, self.machine.state.history):
+                self.post(st.RequestAborted(order.request_id))
+                return
             await self._shared.gate.fresh()
             reply = await self._parts.model.reply(self._model_request(order), self.live)
             self.post(st.ReplyCompleted(order.request_id, reply))
@@ -236,7 +246,7 @@ class PodDriver:
 
         try:
             await self._shared.gate.fresh()
-            work = self._shared.run_calls(ordered, self._parts.toolbox, context, done)
+            work = self._shared.run_calls(ordered, self._toolbox, context, done)
             await _cancel_within(asyncio.ensure_future(work), ABORT_LIMIT)
         except asyncio.CancelledError:
             pass  # ordered: what has not answered is answered below
@@ -329,6 +339,19 @@ class PodDriver:
         now = self._shared.clock.now_ms()
         self._shared.directory.alert(Alert(alert_id, level, code, message, now, self._who.session))
 
+    def _pod_view(self) -> PodView:
+        state = self.machine.state
+        return pod_view(state.config, self._who.session, self._who.generation, state.fold.run_id)
+
+    def _halt(self, run_id: str, problem: Problem) -> None:
+        self.post(st.RunHalted(run_id, problem))
+
+    def _tell_end(self, entries: tuple[LogEntry, ...]) -> None:
+        """Hooks hear of an end beside all else; only the Pod's own end waits for them, within their limit."""
+        view = self._hooks.end_among(entries, self.machine.state.facts.run_text)
+        if view is not None:
+            self._telling = self._spawn(self._hooks.after_run(view))
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -348,6 +371,8 @@ class PodDriver:
             if task is not None:
                 task.cancel()
         await self._parts.toolbox.close()
+        if self._telling is not None:
+            await asyncio.wait([self._telling], timeout=ABORT_LIMIT)
         waiting = [t for t in self._tasks if t is not asyncio.current_task()]
         for task in waiting:
             task.cancel()

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from actors.protocol.model import ModelReply
 from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
-from session_store.items import AssistantItem
+from session_store.items import AssistantItem, Problem
 from session_store.messages import Message
 from session_store.requests import Appended as AppendReply
 
@@ -106,6 +106,14 @@ class DeadlinePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class RunHalted:
+    """A hook stopped the run; it ends `limit_reached` with this problem."""
+
+    run_id: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
 class ParkingAsked:
     """The Directory would like the Pod to give its lease up if it rests."""
 
@@ -144,6 +152,7 @@ Stimulus: TypeAlias = (
     | RequestAborted
     | CallsFinished
     | DeadlinePassed
+    | RunHalted
     | ParkingAsked
     | Released
     | ReleaseRefused

@@ -14,6 +14,7 @@ from actors.pod import referring, steps
 from actors.pod import stimuli as st
 from actors.pod.calls import CallBoard
 from actors.pod.endings import (
+    OUT_OF_TIME,
     Commit,
     Ending,
     cancel_run,
@@ -60,7 +61,8 @@ class TurnMachine:
         self._resolving = ""
         self._aborting = False
         self._board: CallBoard | None = None
-        self._late = False
+        self._late: Problem | None = None
+        """Why the run must end now: its time is up, or a hook stopped it."""
         self._over_wakes = False
         self._broken = 0
         self._stalls = 0
@@ -106,8 +108,9 @@ class TurnMachine:
             case st.CallsFinished(outcomes):
                 self._calls_finished(outcomes)
             case st.DeadlinePassed(run_id):
-                self._late = self._late or (run_id == self.state.fold.run_id and self.state.fold.run_open)
-                self._heed()
+                self._cut_short(run_id, OUT_OF_TIME)
+            case st.RunHalted(run_id, problem):
+                self._cut_short(run_id, problem)
             case st.ParkingAsked():
                 if self.phase is Phase.RESTING:
                     self._do(do.Release(), Phase.RELEASING)
@@ -134,7 +137,7 @@ class TurnMachine:
     def _advance_run(self) -> None:
         state, order = self.state, self.state.order()
         if self._ordered_to_end():
-            self._end(ordered_ending(state, Commit()))
+            self._end(ordered_ending(state, Commit(), self._late))
         elif state.history.open_message is not None:
             self._take_up_calls()
         elif order == "pause":
@@ -172,7 +175,7 @@ class TurnMachine:
         return True
 
     def _no_use_resolving(self) -> bool:
-        return self._late or referring.overtaken(self.state, self._resolving)
+        return self._late is not None or referring.overtaken(self.state, self._resolving)
 
     def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
         self._aborting = False
@@ -180,6 +183,11 @@ class TurnMachine:
             self.state.lookup = stimulus
             self._out.extend(referring.alerts(stimulus))
         self._advance()
+
+    def _cut_short(self, run_id: str, problem: Problem) -> None:
+        if self._late is None and run_id == self.state.fold.run_id and self.state.fold.run_open:
+            self._late = problem
+        self._heed()
 
     def _heed(self) -> None:
         """A message or the deadline came: cut short what an order or the time forbids."""
@@ -213,14 +221,14 @@ class TurnMachine:
         return step
 
     def _ordered_to_end(self) -> bool:
-        return self._late or self.state.order() in ENDING_ORDERS
+        return self._late is not None or self.state.order() in ENDING_ORDERS
 
     def _end_as_ordered(self, commit: Commit) -> None:
         """Stop, cancel, interrupt or time: end, with the last text the model produced in the same commit."""
         if self.state.order() == "stop":
             self._append(stop_pod(self.state, commit, self._board))
         else:
-            self._end(ordered_ending(self.state, commit), commit)
+            self._end(ordered_ending(self.state, commit, self._late), commit)
 
     def _follow(self, step: steps.Step) -> None:
         match step:
@@ -321,10 +329,10 @@ class TurnMachine:
     def _note_run(self, entry: LogEntry, reply: Appended) -> None:
         match entry:
             case Invoke(trigger=trigger):
-                self._late, self._broken = False, 0
+                self._late, self._broken = None, 0
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
             case RunEnd():
-                self._board, self._late, self.state.lookup = None, False, None
+                self._board, self._late, self.state.lookup = None, None, None
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())
             case _:

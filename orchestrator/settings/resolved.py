@@ -8,7 +8,8 @@ from pathlib import Path
 
 from actors.protocol.config import ModelSpec
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.hooks import HookUnusable, load
+from orchestrator.runtime import HookSettings, Limits, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -67,6 +68,7 @@ class Settings:
             workspace=str(self.folder),
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
+            hooks=HookSettings(**{**tables.hooks.model_dump(), "use": tuple(tables.hooks.use)}),
         )
 
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
@@ -104,6 +106,15 @@ class Settings:
             if any(profile.permissions.model_dump().values()):
                 key, problem = f"profiles.{name}.permissions", "this version does not judge tool calls by rules yet."
                 raise SettingsError(source, key, problem, "Leave tools out of `tools` instead.")
+
+    def check_hooks(self) -> None:
+        """Raises `SettingsError` for a hook of the settings that cannot be loaded: who named it relies on it."""
+        source = str(self.file) if self.file is not None else "settings"
+        for place in self.tables.hooks.use:
+            try:
+                load(place)
+            except HookUnusable as error:
+                raise SettingsError(source, "hooks.use", f"`{place}` {error}.", "Correct or remove it.") from error
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.models.scripted import ScriptedModel
+from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
@@ -58,6 +59,7 @@ class LocalParts:
     clock: SystemClock = field(default_factory=SystemClock)
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
+    hooks: HookSet = field(default_factory=HookSet)
     models: dict[str, Model] = field(default_factory=dict)
     refuses: ModelError | None = None
     """Why no model can be built, if none can."""

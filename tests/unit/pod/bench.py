@@ -33,7 +33,7 @@ from session_store.entries import (
     Withdrawn,
 )
 from session_store.errors import Refused
-from session_store.items import AssistantItem, Text, ToolCall
+from session_store.items import AssistantItem, Problem, Text, ToolCall
 from session_store.messages import Message
 from session_store.reading import read_log
 from session_store.requests import (
@@ -276,6 +276,9 @@ class Bench:
 
     def late(self) -> list[do.Instruction]:
         return self.feed(st.DeadlinePassed(self.machine.state.fold.run_id or ""))
+
+    def halt(self, reason: str = "enough") -> list[do.Instruction]:
+        return self.feed(st.RunHalted(self.machine.state.fold.run_id or "", Problem("hook", reason)))
 
     def release(self) -> list[do.Instruction]:
         """Carry out the release asked for."""

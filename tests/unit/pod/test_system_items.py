@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -23,8 +23,9 @@ from actors.protocol.system_items.registry import KINDS
 from actors.protocol.system_items.reminder import REMINDER, RemindedTask, Reminder
 from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT, TaskSnapshot
 from actors.protocol.system_items.workflow import WORKFLOW, Workflow
-from orchestrator.cli.logs import entry_of
+from orchestrator.cli.pod_stream import entry_of
 from orchestrator.cli.story import Told, tell
+from orchestrator.events import PodStreamEvent, parse_event
 from session_store.codec import entry_json, pack, to_plain
 from session_store.entries import ENTRY_TYPES, SystemItems
 from session_store.items import HistoryItem, Json, SystemItem, SystemMessage, Text
@@ -134,7 +135,7 @@ async def test_a_kind_added_by_one_registration_is_in_log_stream_and_views() -> 
     assert told.data["body"] == "<weather>\n31 degrees\n</weather>"
     shown = [Told("weather", "<weather>\n31 degrees\n</weather>", "cyan")]
     assert tell(entry_json(logged)) == shown
-    assert tell(entry_of(told.name, told.data) or {}) == shown
+    assert tell(entry_of(parse_event(told.name, told.id, told.data)) or {}) == shown
 
 
 def test_interceptors_may_only_propose_items_and_stand_in_a_fixed_order() -> None:
@@ -194,7 +195,9 @@ async def test_E10_nothing_but_items_of_the_log_reaches_a_request(tmp_path: Path
 
 
 def test_E10_no_event_is_named_after_the_message_that_caused_an_item() -> None:
-    assert not {"notify", "notification", "pod_event", "hook_injected_items"} & set(ENTRY_TYPES)
+    events = {getattr(kind, "type", None) for kind in get_args(PodStreamEvent)} | set(ENTRY_TYPES)
+    names = {str(name) for name in events} | {kind.__name__ for kind in get_args(PodStreamEvent)}
+    assert not {"notify", "notification", "pod_event", "hook_injected_items", "Notify", "PodEvent"} & names
 
 
 def test_M12_a_reply_that_claims_the_role_system_is_the_models_own() -> None:
