@@ -13,7 +13,7 @@ from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
-from actors.protocol.model import Model
+from actors.protocol.model import Model, ModelError
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -55,8 +55,12 @@ class LocalParts:
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
     models: dict[str, Model] = field(default_factory=dict)
+    refuses: ModelError | None = None
+    """Why no model can be built, if none can."""
 
     def model(self, spec: ModelSpec) -> Model:
+        if self.refuses is not None:
+            raise self.refuses
         return self.models.get(spec.name) or ScriptedModel(self.lines)
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
