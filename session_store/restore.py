@@ -52,8 +52,8 @@ class History:
     open_message: AssistantMessage | None = None
     open_results: dict[int, ToolResult] = field(default_factory=dict)
     removals: int = 0
-    """Counts the entries by which items leave the history (new segments, withdrawn runs, rewinds), so that whoever keeps
-    encodings beside it knows to start anew."""
+    """Counts the entries by which items leave the history (new segments, withdrawn runs, rewinds): whoever keeps
+    encodings beside it starts anew then."""
     _run_start: int = 0
     _run_inputs: list[int] = field(default_factory=list)
 

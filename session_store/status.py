@@ -79,7 +79,7 @@ class StatusFold:
     output: int = 0
     child_events: dict[str, ChildEvent] = field(default_factory=dict)
     removed: tuple[tuple[int, int], ...] = ()
-    """Ranges of seqs, both ends inclusive, whose prompts have left the history: rewound, or withdrawn with their run."""
+    """Ranges of seqs, both ends inclusive, whose prompts have left the history: rewound, or withdrawn with a run."""
 
     def apply(self, entry: LogEntry) -> None:
         """Take one committed entry, in order of seq."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from actors.pod.facts import PodFacts
 from actors.protocol.model import ModelReply
 from actors.protocol.tools import ToolOutcome
 from session_store.items import AssistantItem
 from session_store.messages import Message
 from session_store.requests import Appended as AppendReply
+from session_store.restore import RestoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,21 @@ class CallsFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """The log as it is after the rewind, folded anew."""
+
+    state: RestoredState
+    facts: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFailed:
+    """The log could not be read within the store's limit, or is damaged."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlinePassed:
     run_id: str
 
@@ -125,6 +142,8 @@ Stimulus: TypeAlias = (
     | RequestFailed
     | RequestAborted
     | CallsFinished
+    | Restored
+    | RestoreFailed
     | DeadlinePassed
     | ParkingAsked
     | Released
