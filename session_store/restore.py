@@ -1,7 +1,8 @@
 """`restore(entries) -> RestoredState`: the pure fold from a log to what a Pod goes on with.
 
 The same `History.apply` serves a live Pod (each acknowledged entry) and a restore (the stored ones), so memory and log
-cannot differ. Only a `rewound` cannot be followed entry by entry: a live Pod restores anew after it. Domains are unknown here: `extensions` is the raw list.
+cannot differ. Only a `rewound` cannot be followed entry by entry: a live Pod restores anew after it. Domains are
+unknown here: `extensions` is the raw list.
 """
 
 from __future__ import annotations

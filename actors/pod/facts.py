@@ -74,7 +74,7 @@ class PodFacts:
     """Text of the run's last reply."""
     children: dict[str, ChildFact] = field(default_factory=dict)
     heard: dict[str, int] = field(default_factory=dict)
-    """Children whose conclusion a WaitForPods result listed or that ended a wait, and the seq of the entry that told."""
+    """Children whose conclusion a WaitForPods result listed or that ended a wait; and the seq of what told it."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
     _last_request: str = ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from actors.pod.endings import Commit, Ending, cancel_run, end_run, stop_pod, withdraw_cancelled
 from actors.pod.facts import pod_facts
 from actors.pod.openings import open_run, void
+from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.protocol.config import PodConfig
 from orchestrator.directory.state import CloseKind
@@ -63,6 +64,8 @@ def _died(state: PodState, problem: Problem, run_id: str) -> Commit | None:
     fold = state.fold
     commit = Commit()
     if not state.running:
+        if state.rewind is not None:
+            return rewind(state, state.rewind)  # accepted, and nothing that comes after it may overtake it
         if starts_run(fold, state.messages):
             commit = open_run(state, run_id)
             _foresee(state, commit)

@@ -21,7 +21,7 @@ ACTS = {
     "stop": 6,
     "again": 8,
     "annotate": 6,
-    "rewind": 12,
+    "rewind": 20,
     "fork": 5,
 }
 FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
@@ -73,7 +73,8 @@ class People:
                 world.execute(Annotate(session, Extension("sim", {"key": key}), key, guard))
                 world.note_annotation(session)
             case "rewind":
-                self.rewind(session)
+                at_rest = [r.id for r in world.rows() if r.status not in ("running", "ended")]
+                self.rewind(rng.choice(at_rest) if at_rest and rng.random() < 0.8 else session)
             case "fork":
                 self.fork(session)
             case _:
@@ -91,7 +92,7 @@ class People:
             self._deliver(Deliver(session, order))
 
     def fork(self, session: str) -> None:
-        """Of any turn of any session; its history is that of its source at that point, and the source stays as it is."""
+        """Of any turn of any session: with the history of that point, and the source stays as it is."""
         world, reference = self.world, self.world.references[session]
         before = (world.row(session), len(reference.entries))
         seq = world.rng.randint(1, len(reference.entries))
