@@ -1,7 +1,7 @@
 """From a session's log to a fork of it: what the new session begins with. Pure.
 
-A fork keeps the history up to the last `run_end` at or before its point, also of a part that was rewound away later;
-without one, what the session began with. It is idle, or asks the source's open clarify question once more under an id
+A fork keeps the history as it was at the last rest at or before its point: a `run_end`, a rewind, a new segment between
+runs; also of a part that was rewound away later. Without one it keeps what the session began with. It is idle, or asks the source's open clarify question once more under an id
 of its own. Runs that wait or pause, permissions, the inbox and the children stay behind.
 """
 
@@ -10,11 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from session_store.entries import Invoke, LogEntry, Origin, Question, RunEnd, SegmentStart
+from session_store.entries import (
+    ConfigChanged,
+    Invoke,
+    LogEntry,
+    Origin,
+    Question,
+    Rewound,
+    RunEnd,
+    SegmentStart,
+    SystemItems,
+)
 from session_store.items import Json, ToolResult
 from session_store.requests import Fork
 from session_store.restore import RestoredState, restore
 from session_store.rows import Scope
+from session_store.status import StatusFold
 
 NAME_LIMIT = 50
 """Characters of the source's name in a fork's own, when it is given none."""
@@ -34,8 +45,7 @@ class ForkOrder:
 
 def fork_of(entries: Sequence[LogEntry], at_seq: int, order: ForkOrder) -> Fork:
     """The request that makes the fork. `entries` are those of the source from seq 1 on, at least up to `at_seq`."""
-    end = next((e.seq for e in reversed(entries[:at_seq]) if isinstance(e, RunEnd)), None)
-    seq = 1 if end is None else end
+    seq = last_rest(entries[:at_seq])
     state = restore(entries[:seq])
     _close_calls(state)
     config = _own_config(state.history.config, order)
@@ -57,6 +67,18 @@ def fork_of(entries: Sequence[LogEntry], at_seq: int, order: ForkOrder) -> Fork:
         name=str(config["name"]),
         scope=_scope(config.get("scope")),
     )
+
+
+def last_rest(entries: Sequence[LogEntry]) -> int:
+    """Seq of the last entry that left the session at rest; 1 when there is none but the beginning."""
+    fold, rest = StatusFold(), 1
+    for entry in entries:
+        fold.apply(entry)
+        begins_anew = isinstance(entry, RunEnd | Rewound | SegmentStart | ConfigChanged)
+        belongs_to_it = isinstance(entry, SystemItems | Question) and rest == entry.seq - 1
+        if not fold.run_open and (begins_anew or belongs_to_it):
+            rest = entry.seq
+    return rest
 
 
 def _own_config(config: dict[str, Json], order: ForkOrder) -> dict[str, Json]:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orchestrator.gateway.sse import frame
+from orchestrator.gateway.sse import frame, json_bytes
 from session_store.codec import entry_json, time_text
-from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems, Unknown
+from session_store.entries import (
+    Invoke,
+    LogEntry,
+    Question,
+    QuestionClosed,
+    Rewound,
+    RunEnd,
+    SegmentStart,
+    SystemItems,
+    Unknown,
+)
 from session_store.items import Json
 from session_store.rows import PodRow
 
 JsonObject = dict[str, Json]
+
+HISTORY_SHOWN = 1 << 20
+"""Bytes of JSON that a `segment_start` shows of the history it begins with; its origin has the rest."""
 
 
 def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
@@ -67,10 +80,27 @@ def status_view(row: PodRow) -> JsonObject:
     return {"status": row.status, "generation": row.epoch, "head_seq": row.head}
 
 
+def entry_view(entry: LogEntry) -> JsonObject:
+    """An entry as it is shown. Of a long inherited history the youngest items; `history_left_out` counts the others."""
+    view = entry_json(entry)
+    if isinstance(entry, SegmentStart) and entry.history:
+        shown: list[Json] = []
+        room = HISTORY_SHOWN
+        for item in reversed(view["history"]):
+            room -= len(json_bytes(item))
+            if room < 0:
+                break
+            shown.append(item)
+        view["history"] = shown[::-1]
+        if len(shown) < len(entry.history):
+            view["history_left_out"] = len(entry.history) - len(shown)
+    return view
+
+
 def entry_frames(entry: LogEntry) -> bytes:
     """An entry as one event, or as one event for each SystemItem in it."""
     if not isinstance(entry, SystemItems) or not entry.items:
-        return frame("entry", entry_json(entry), entry.seq)
+        return frame("entry", entry_view(entry), entry.seq)
     head = {"seq": entry.seq, "ts": time_text(entry.ts)}
     last = len(entry.items) - 1
     # Of several items only the last carries the id: a cursor never points into an entry.
@@ -102,6 +132,8 @@ def header_view(row: PodRow, entry: LogEntry) -> JsonObject:
             view.update(kinds=[item.kind for item in entry.items])
         case Question():
             view.update(question_id=entry.question_id, kind=entry.kind)
+        case Rewound():
+            view.update(to=entry.to)
         case QuestionClosed():
             view.update(question_id=entry.question_id, how=entry.how)
         case Unknown():

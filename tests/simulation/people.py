@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.forks import ForkOrder, fork_of
-from session_store.entries import Extension, RunEnd, UserInput
+from session_store.entries import Extension, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
@@ -101,10 +101,13 @@ class People:
         world.execute(request)
         if (world.row(session), len(reference.entries)) != before:
             raise LawBroken(f"the fork of {session[-4:]} has changed it")
-        ends = [e.seq for e in reference.entries[:seq] if isinstance(e, RunEnd)]
-        whole = restore(reference.entries[: ends[-1] if ends else 1]).history
-        whole.close()
-        if world.references[made].history.items != whole.items:
+        origin = request.start.origin.seq if request.start.origin is not None else 0
+        rests = [e.seq for e in reference.entries[:seq] if isinstance(e, RunEnd | Rewound)]
+        if not (rests or [1])[-1] <= origin <= seq:
+            raise LawBroken(f"{name} begins at {origin}, not at the last rest before {seq} ({rests[-1:]})")
+        there = restore(reference.entries[:origin])
+        there.history.close()
+        if there.status.run_open or world.references[made].history.items != there.history.items:
             raise LawBroken(f"the history of {name} is not that of its source at {seq}")
 
     def control(self, session: str, kind: str) -> None:
