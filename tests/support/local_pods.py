@@ -17,7 +17,8 @@ from actors.protocol.model import Model, ModelError
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from actors.tools.permission import Permissions
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, SegmentStart
@@ -64,7 +65,8 @@ class LocalParts:
         return self.models.get(spec.name) or ScriptedModel(self.lines)
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
-        return build_toolbox(config.tools, children, GuardPool(lease=4.0))
+        setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+        return build_toolbox(config.tools, children, GuardPool(lease=4.0), setup)
 
     def spill_folder(self, session: str) -> str:
         return str(self.folder / "spill" / session)
