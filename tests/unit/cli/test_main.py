@@ -232,18 +232,6 @@ def test_listings_for_programs_are_json(fake: FakeGateway, tmp_path: Path, capsy
     assert json.loads(capsys.readouterr().out)["type"] == "invoke"
 
 
-def test_waiting_pods_are_listed_with_their_questions(
-    fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    question = {"question": "どれ?", "choices": [{"label": "a", "description": "first"}]}
-    fake.add(name="asker", status="waiting_on_user", question=question)
-    assert polypod(["--home", str(tmp_path / "home"), "ps", "--waiting"]) == 0
-    out = capsys.readouterr().out
-    assert "asker  どれ?" in out
-    assert "- a: first" in out
-    assert "polypod send" in out
-
-
 def test_following_ends_with_the_pod(fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake.add()
     fake.write(ROOT, "invoke", run_id="r", trigger="prompt")
