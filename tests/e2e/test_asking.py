@@ -55,7 +55,7 @@ def test_Q04_Q07_a_question_at_depth_three_survives_a_kill_of_every_process(poly
         says("leaf", 2, "leaf goes left"),
     )
     serve = polypod.start("serve", "--port", "0")
-    polypod.until("it serves", lambda: (polypod.home / "server.json").exists())
+    polypod.until("it serves", (polypod.home / "server.json").exists)
     ended = polypod.result("run", "go", "--name", "root", code=3)
     assert [q["question"] for q in ended["questions"]] == ["Which way?"]
 
@@ -69,9 +69,7 @@ def test_Q04_Q07_a_question_at_depth_three_survives_a_kill_of_every_process(poly
     assert "polypod answer" in waiting
     moved = {p["name"]: p["head_seq"] for p in polypod.json("ps")}
 
-    result = json.loads(
-        polypod.run("answer", asked["question_id"], "--choice", "left", "--json").splitlines()[-1]
-    )
+    result = json.loads(polypod.run("answer", asked["question_id"], "--choice", "left", "--json").splitlines()[-1])
     assert (result["outcome"], result["text"]) == ("finished", "root is done")
     log = [json.loads(line) for line in polypod.run("logs", "leaf", "--json").splitlines()]
     kinds = [e["type"] for e in log]

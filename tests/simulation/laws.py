@@ -24,7 +24,7 @@ from session_store.entries import (
 )
 from session_store.items import ToolCall
 from session_store.requests import FindMessage, Pending
-from session_store.restore import restore
+from session_store.restore import ATTACHMENT_KINDS, restore
 from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
 from tests.simulation import tools
@@ -46,6 +46,7 @@ def check_all(world: World) -> None:
             _children(world, rows[session], reference)
             _items_once(reference)
             _questions(world, session, reference)
+            _attachments(reference)
             _told(world, session, rows[session], reference)
         except LawBroken as broken:
             raise LawBroken(f"{name} ({session[-4:]}): {broken}") from broken
@@ -175,6 +176,18 @@ def _questions(world: World, session: str, reference: Reference) -> None:
         taken = [m for m, sent in world.sent.items() if sent.session == session and sent.question == question_id]
         if len(taken) > 1 or (taken and decision.how == "superseded"):
             raise LawBroken(f"question {question_id} took {taken}, it was {decision.how}")
+
+
+def _attachments(reference: Reference) -> None:
+    """What a prompt brings along stands right behind its `user_input` (DESIGN §4)."""
+    of = ""
+    for entry in reference.entries:
+        items = entry.items if isinstance(entry, SystemItems) else ()
+        attached = [i.item_id.rpartition(":")[0] for i in items if i.kind in ATTACHMENT_KINDS]
+        if any(message_id != of for message_id in attached):
+            raise LawBroken(f"entry {entry.seq} is attached to {attached} and stands behind {of or 'no prompt'}")
+        if not attached:
+            of = entry.message_id if isinstance(entry, UserInput) else ""
 
 
 def _tool_starts(world: World) -> None:
