@@ -1,8 +1,9 @@
 """From a session's log to a fork of it: what the new session begins with. Pure.
 
 A fork keeps the history as it was at the last rest at or before its point: a `run_end`, a rewind, a new segment between
-runs; also of a part that was rewound away later. Without one it keeps what the session began with. It is idle, or asks the source's open clarify question once more under an id
-of its own. Runs that wait or pause, permissions, the inbox and the children stay behind.
+runs; also of a part that was rewound away later. Without one it keeps what the session began with. It is idle, or asks
+the source's open clarify question once more under an id of its own. Runs that wait or pause, permissions, the inbox and
+the children stay behind.
 """
 
 from __future__ import annotations
