@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.cli.cells import clean, cut, one_line
 from orchestrator.cli.embedding import Plan, join_or_own, settings_of
 from orchestrator.cli.failure import FINISHED, CommandError, UsageError
-from orchestrator.cli.forest import Pod, short_ids
+from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader
 from orchestrator.cli.seam import Gateway
@@ -60,8 +60,7 @@ def fork(options: Namespace) -> int:
     if options.json:
         out.json(made)
         return FINISHED
-    short = next(iter(short_ids([made["id"]]).values()))
-    out.line(f"{clean(str(made['name']))}  {short}  forked from {clean(str(pod.get('name') or pod['id']))}", "bold")
+    out.line(f"{clean(str(made['name']))}  {made['id']}  forked from {clean(str(pod.get('name') or pod['id']))}", "bold")
     if made["status"] == "waiting_on_user":
         out.line(f"it asks: {clean(str((made.get('question') or {}).get('question')))}", "yellow")
     out.line(f'polypod send {_word(str(made["name"]))} "…" goes on from there', "dim")
