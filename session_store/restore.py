@@ -16,12 +16,14 @@ from session_store.entries import (
     Extension,
     Invoke,
     LogEntry,
+    Question,
     Rewound,
     RunEnd,
     SegmentStart,
     SystemItems,
     ToolResults,
     ToolSpec,
+    ToolStarted,
     UserInput,
 )
 from session_store.items import (
@@ -52,6 +54,8 @@ class History:
     items: list[HistoryItem] = field(default_factory=list)
     open_message: AssistantMessage | None = None
     open_results: dict[int, ToolResult] = field(default_factory=dict)
+    put_off: frozenset[int] = frozenset()
+    """Open calls that have not begun, because a person is asked about one of them first."""
     removals: int = 0
     """Counts the entries by which items leave the history (new segments, withdrawn runs, rewinds): whoever keeps
     encodings beside it starts anew then."""
@@ -85,8 +89,13 @@ class History:
             case AssistantItems():
                 self._add_reply(AssistantMessage(entry.seq, entry.request_id, entry.items))
             case ToolResults():
+                self.put_off = frozenset()
                 for result in entry.results:
                     self._add_result(result)
+            case Question(kind="permission"):
+                self.put_off = frozenset(self.open_calls)
+            case ToolStarted(call=call):
+                self.put_off -= {call.index}
             case RunEnd(outcome="withdrawn"):
                 self._withdraw_run()
             case _:
@@ -129,6 +138,7 @@ class History:
 
     def _add_reply(self, message: AssistantMessage) -> None:
         self._add(message)
+        self.put_off = frozenset()
         if message.calls:
             self.open_message, self.open_results = message, {}
 

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from actors.pod.endings import Commit, Ending, end_run
-from actors.pod.interceptors import gap
+from actors.pod.interceptors import GapView, gap, pod_events
 from actors.pod.state import PodState
 from session_store.entries import Rewound
 from session_store.messages import Message
@@ -33,7 +33,7 @@ def _end_rest(state: PodState, commit: Commit, order: Message, to: int) -> None:
     """News of children that the history will not know any more goes with it: it shall wake nobody."""
     orphaned = {pod_id for pod_id, child in state.facts.children.items() if child.spawned >= to}
     news = [m for m in state.messages if (m.body.get("event") or {}).get("pod_id") in orphaned]
-    found = gap(state.fold, [m for m in news if m.kind == "pod_event"])
+    found = gap(GapView(tuple(m for m in news if m.kind == "pod_event"), state.fold.is_stale), (pod_events,))
     seen = replace(state, facts=deepcopy(state.facts))
     for entry in found.entries:
         seen.facts.apply(entry)

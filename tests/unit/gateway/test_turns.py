@@ -236,7 +236,7 @@ async def test_forks_of_forks_and_of_rewound_turns(tmp_path: Path) -> None:
 
 
 async def test_a_rewind_in_a_fork_stops_at_where_it_begins(tmp_path: Path) -> None:
-    async with running(tmp_path) as (_, http, recorder):
+    async with running(tmp_path) as (_plane, http, recorder):
         path = await new(http, "one")
         fork = (await http.post(f"{path}/fork", json={})).json()
         own = f"/v1/pods/{fork['id']}"
@@ -291,7 +291,7 @@ async def test_a_fork_asks_an_open_question_once_more_and_only_for_itself() -> N
 
 
 async def test_a_fork_of_an_empty_pod_is_its_configuration(tmp_path: Path) -> None:
-    async with running(tmp_path) as (plane, http, _):
+    async with running(tmp_path) as (plane, http, _recorder):
         path = await new(http)
         fork = (await http.post(f"{path}/fork", json={})).json()
         start = plane.log(fork["id"])[0]

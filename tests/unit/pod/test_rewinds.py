@@ -138,7 +138,7 @@ def test_a_rewind_ends_a_rest_that_waits_as_a_cancel_does(rest: str) -> None:
         case "asking":
             assert ends[-3:] == ["closed cancelled", "end cancelled", f"rewound {to}"]
         case "asked for a permission":
-            assert ends[-4:] == ["results Act=interrupted", "closed cancelled", "end cancelled", f"rewound {to}"]
+            assert ends[-4:] == ["results Act=not_run", "closed cancelled", "end cancelled", f"rewound {to}"]
         case _:
             assert ends[-2:] == ["end cancelled", f"rewound {to}"]
     assert (bench.row.status, bench.row.question, bench.shown(), bench.queue) == ("idle", None, [], [])
