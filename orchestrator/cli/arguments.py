@@ -116,6 +116,17 @@ def _add_steering(commands: Any) -> None:
         if name == "cancel":
             command.add_argument("--clear-queue", action="store_true", help="and take back the prompts that wait")
 
+    rewind = _add(commands, "rewind", "turns:rewind", "go back to before an earlier prompt", json_help="JSON")
+    rewind.add_argument("pod", metavar="POD", help=_POD)
+    rewind.add_argument("seq", nargs="?", type=_positive, metavar="SEQ", help="number of the prompt's entry")
+    rewind.add_argument("--list", action="store_true", help="show the prompts of its history with their numbers")
+    fork = _add(
+        commands, "fork", "turns:fork", "make a new Pod that goes on from a turn of this one", json_help="JSON"
+    )  # fmt: skip
+    fork.add_argument("pod", metavar="POD", help=f"{_POD}; also an ended one")
+    fork.add_argument("--at", type=_positive, metavar="SEQ", help="entry to go on from (default: the last)")
+    fork.add_argument("--name", help="name of the new Pod")
+
 
 def _add_keeping(commands: Any) -> None:
     _add(commands, "check", "check:check", "look for damage in the store (exit 1 when there is any)", json_help="JSON")
