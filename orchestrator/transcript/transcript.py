@@ -53,13 +53,15 @@ class Transcript:
         self.status = ""
         self.generation = 0
         self.alerts: dict[str, AlertNote] = {}
-        self.pending: dict[str, str] = {}
-        """Prompts of this client that no entry has taken up yet, by message id."""
+        self.pending: dict[str, tuple[str, str]] = {}
+        """Prompts of this client that no entry has taken up yet, by message id: what they wait for, and their text."""
         self.given_back: list[str] = []
         """Texts of own prompts that were withdrawn; whoever shows them again takes them out."""
-        self.question: OpenQuestion | None = None
+        self.answered: str | None = None
+        """The question that this client has answered; its end comes with the log."""
         self.prices: Mapping[str, float] = {}
         self.model = ""
+        self._question: OpenQuestion | None = None
         self._stored: deque[Stored] = deque()
         self._committed = Committed()
         self._items: list[SystemItemEvent] = []
@@ -69,9 +71,15 @@ class Transcript:
         self.first = 0
         self.last = 0
 
+    @property
+    def question(self) -> OpenQuestion | None:
+        """The question that waits for an answer."""
+        asked = self._question
+        return None if asked is None or asked.question_id == self.answered else asked
+
     def blocks(self) -> list[Block]:
         """All blocks from top to bottom."""
-        waiting = [Live(f"pending:{ident}", f"waits its turn: {text}") for ident, text in self.pending.items()]
+        waiting = [Live(f"pending:{ident}", f"{what}: {text}") for ident, (what, text) in self.pending.items()]
         return [*self._committed, *self._live.values(), *([self._note] if self._note else []), *waiting]
 
     def open_with(self, pod: Mapping[str, Any], entries: Sequence[Entry]) -> None:
@@ -183,8 +191,8 @@ class Transcript:
             case "question":
                 self._ask(entry)
             case "question_closed":
-                if self.question is not None and self.question.question_id == entry.get("question_id"):
-                    self.question = None
+                if self._question is not None and self._question.question_id == entry.get("question_id"):
+                    self._question = None
             case "run_end" | "pod_end":
                 self._note = None
             case "segment_start" | "config_changed":
@@ -193,16 +201,16 @@ class Transcript:
                 pass
 
     def _give_back(self, message_id: str) -> None:
-        text = self.pending.pop(message_id, None)
-        if text is not None:
-            self.given_back.append(text)
+        waiting = self.pending.pop(message_id, None)
+        if waiting is not None:
+            self.given_back.append(waiting[1])
 
     def _ask(self, told: Mapping[str, Any]) -> None:
         ident = str(told.get("question_id"))
         block = next((b for b in self._committed if isinstance(b, Question) and b.question_id == ident), None)
         call = block.call if block is not None else ""
         choices = choices_of(told.get("choices"))
-        self.question = OpenQuestion(ident, str(told.get("kind")), str(told.get("question")), choices, call)
+        self._question = OpenQuestion(ident, str(told.get("kind")), str(told.get("question")), choices, call)
 
     def _read_settings(self, entry: Entry) -> None:
         config = entry.get("config")

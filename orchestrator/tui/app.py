@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingType
 
@@ -32,6 +32,11 @@ BUDGET = 0.015
 """Seconds that one look into the queue may take."""
 LOOK_EVERY = 1.0
 NOTE_SECONDS = 6.0
+_WAITS: Mapping[WhenBusy, str] = {
+    "queue": "waits its turn",
+    "steer": "goes in at the next step",
+    "interrupt": "comes as soon as the run is cut short",
+}
 AGAIN_SECONDS = 2.0
 """Within which the second Esc cancels."""
 
@@ -46,8 +51,8 @@ class AttachApp(App[None]):
         Binding("ctrl+n", "new_pod", priority=True, show=False),
         Binding("ctrl+o", "details", priority=True, show=False),
         Binding("ctrl+l", "tasks", priority=True, show=False),
-        Binding("alt+up", "beside(-1)", priority=True, show=False),
-        Binding("alt+down", "beside(1)", priority=True, show=False),
+        Binding("ctrl+up,ctrl+pageup", "beside(-1)", priority=True, show=False),
+        Binding("ctrl+down,ctrl+pagedown", "beside(1)", priority=True, show=False),
         Binding("pageup", "page(-1)", priority=True, show=False),
         Binding("pagedown", "page(1)", priority=True, show=False),
         Binding("ctrl+home", "top", priority=True, show=False),
@@ -67,7 +72,7 @@ class AttachApp(App[None]):
         self._attachment: Attachment | None = None
         self._look = Look((), ())
         self._note: tuple[str, float] | None = None
-        self._scene = Scene()
+        self._scene = Scene(desk.workspace)
         self._escaped = 0.0
         self._unsure: dict[str, str] = {}
         """Ids of prompts that may have arrived although no answer came; the same text again goes under its id."""
@@ -83,6 +88,12 @@ class AttachApp(App[None]):
         self.set_interval(LOOK_EVERY, self._look_around)
         self._look_around()
         self._draw()
+
+    async def on_event(self, event: events.Event) -> None:
+        # Alt with another key may arrive as Esc and that key: only two Escs in a row cancel.
+        if isinstance(event, events.Key) and event.key != "escape":
+            self._escaped = 0.0
+        await super().on_event(event)
 
     def on_unmount(self) -> None:
         if self._attachment is not None:
@@ -173,9 +184,9 @@ class AttachApp(App[None]):
     def _sent(self, event: PromptBox.Sent) -> None:
         question = None if self._attachment is None else self._attachment.transcript.question
         if question is not None and event.when_busy == "queue":
-            self._answer()
-        elif self._scene.box.text.strip():
-            self._send(self._scene.box.take(), event.when_busy)
+            self._answer(event.draft)
+        elif event.draft.text.strip():
+            self._send(event.draft, event.when_busy)
 
     def _send(self, draft: Draft, when_busy: WhenBusy) -> None:
         segments, attachment = draft.segments, self._attachment
@@ -192,27 +203,33 @@ class AttachApp(App[None]):
             self._asking.ask(lambda: self._desk.create(segments, message_id), self._show, failed=failed)
             return
         pod_id = attachment.pod_id
-        attachment.transcript.pending[message_id] = draft.text
+        attachment.transcript.pending[message_id] = _WAITS[when_busy], draft.pastes.expanded(draft.text)
         self._scene.view.show(attachment.transcript.blocks())
         self._scene.view.to_end()
         self._asking.ask(lambda: self._desk.send(pod_id, segments, message_id, when_busy), _nothing, failed=failed)
 
-    def _answer(self) -> None:
+    def _answer(self, draft: Draft) -> None:
         attachment = self._attachment
         question = None if attachment is None else attachment.transcript.question
         if attachment is None or question is None:
             return
         labels = [label for label, _ in question.choices]
-        answer = answer_of(labels, question.kind, self._scene.marked, self._scene.box.text)
+        answer = answer_of(labels, question.kind, self._scene.marked, draft.text)
         if answer.problem is not None:
+            self._scene.box.restore(draft)
             self.say(answer.problem)
             return
-        draft, pod_id = self._scene.box.take(), attachment.pod_id
+        pod_id = attachment.pod_id
         text = draft.pastes.expanded(answer.text) if answer.text else None
+        attachment.transcript.answered = question.question_id
+        self._draw()
+
+        def failed(error: CommandError) -> None:
+            attachment.transcript.answered = None
+            self._scene.box.restore(draft)
+
         self._asking.ask(
-            lambda: self._desk.answer(pod_id, question.question_id, answer.choice, text),
-            _nothing,
-            failed=lambda error: self._scene.box.restore(draft),
+            lambda: self._desk.answer(pod_id, question.question_id, answer.choice, text), _nothing, failed=failed
         )
 
     @on(PromptBox.Leave)

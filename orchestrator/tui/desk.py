@@ -37,7 +37,7 @@ class Desk:
 
     def __init__(self, reach: Reach, workspace: str) -> None:
         self.reach = reach
-        self._workspace = workspace
+        self.workspace = workspace
         self._known: Gateway | None = None
 
     def open(self, pod_id: str) -> Opened:
@@ -66,7 +66,7 @@ class Desk:
 
     def create(self, segments: Sequence[Mapping[str, Any]], message_id: str) -> str:
         """A new root Pod with this task; gives its id."""
-        body = {"segments": list(segments), "message_id": message_id, "workspace": self._workspace}
+        body = {"segments": list(segments), "message_id": message_id, "workspace": self.workspace}
         return str(self._post("/v1/pods", body)["id"])
 
     def answer(self, pod_id: str, question_id: str, choice: str | None, text: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from rich.cells import cell_len
 
 from orchestrator.cli.cells import clean, cut, one_line
-from orchestrator.cli.story import OUTCOME_STYLES
+from orchestrator.cli.story import OUTCOME_STYLES, without_command
 from orchestrator.transcript import blocks as kinds
 from orchestrator.transcript.blocks import Block
 from orchestrator.tui.wrap import Flow, wrap
@@ -37,7 +37,9 @@ RESULT_STYLES: Mapping[str, str] = {
 
 def can_open(block: Block) -> bool:
     """Whether there is more of the block than its folded rows show."""
-    return isinstance(block, kinds.Reasoning | kinds.ToolCall | kinds.SystemNote)
+    return isinstance(block, kinds.Reasoning | kinds.ToolCall | kinds.SystemNote) or (
+        isinstance(block, kinds.Question) and bool(block.choices)
+    )
 
 
 @dataclass(slots=True)
@@ -138,7 +140,8 @@ def _call_line(block: kinds.ToolCall, width: int, sign: str) -> Row:
         tail = f"  {block.summary or 'runs'} …"
         style = "running"
     else:
-        said = block.summary if block.status == "ok" else f"{block.status}: {block.summary}"
+        summary = without_command(block.summary)
+        said = summary if block.status == "ok" or summary.startswith(block.status) else f"{block.status}: {summary}"
         tail, style = f"  {one_line(said, width)}", RESULT_STYLES.get(block.status, "dim")
     room = max(width - 2, 4)
     words = cut(words, max(room - cell_len(tail), room // 2))
@@ -147,7 +150,7 @@ def _call_line(block: kinds.ToolCall, width: int, sign: str) -> Row:
 
 
 def _note(block: kinds.SystemNote, width: int, opened: bool) -> list[Row]:
-    head = f"{one_line(block.mark, 24)} "
+    head = f"{one_line(block.mark, max(width // 3, 4))} "
     rows = wrap(clean(block.words).strip("\n"), width - INDENT - cell_len(head))
     folded = len(rows) > SHORT_NOTE
     sign = "▾ " if opened else "▸ " if folded else "* "
@@ -162,10 +165,11 @@ def _note(block: kinds.SystemNote, width: int, opened: bool) -> list[Row]:
 
 
 def _question(block: kinds.Question, width: int, opened: bool) -> list[Row]:
+    """While it is open its choices stand in the form; later they are folded."""
     rows: list[Row] = [(), *_marked("? ", block.question, width, "ask")]
     if block.call:
         rows += _part(block.call, width, "call")
-    for number, (label, description) in enumerate(block.choices, 1):
+    for number, (label, description) in enumerate(block.choices if opened else (), 1):
         rows += _part(f"{number}. {label}{': ' + description if description else ''}", width, "plain")
     if block.closed:
         rows += _part(block.closed, width, "dim")

@@ -35,15 +35,16 @@ class PromptBox(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "send('steer')", show=False),
         Binding("ctrl+g", "send('interrupt')", show=False),
-        Binding("ctrl+j,shift+enter,alt+enter", "new_line", show=False),
+        Binding("ctrl+j,shift+enter", "new_line", show=False),
         Binding("ctrl+c,super+c", "copy_or_clear", show=False),
         Binding("ctrl+d", "delete_or_leave", show=False),
     ]
 
     @dataclass
     class Sent(Message):
-        """Enter, or a key that sends. The box still holds the text."""
+        """Enter, or a key that sends. The draft is out of the box already: what is typed next is another prompt."""
 
+        draft: Draft
         when_busy: WhenBusy
 
     @dataclass
@@ -77,6 +78,8 @@ class PromptBox(TextArea):
     def take(self) -> Draft:
         """What is in the box, which is empty then."""
         draft = Draft(self.text, self.pastes)
+        if not draft.text:
+            return draft
         self.earlier.add(self.pastes.expanded(self.text))
         self.pastes = Pastes()
         self.put("")
@@ -97,20 +100,28 @@ class PromptBox(TextArea):
             return
         if event.key == "enter":
             _take(event)
-            self.post_message(self.Sent("queue"))
+            self.action_send("queue")
             return
         if event.key in ("up", "down") and self._walks(event.key):
             _take(event)
             return
-        await super()._on_key(event)
+        # Left to bubble, a key with an action would be carried out after the characters typed behind it.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            _take(event)
+            await self.app.run_action(binding.action, self)
+            return
+
+    # Textual calls these handlers of every class on the way up, so TextArea's own follow unless they are prevented.
 
     async def _on_paste(self, event: events.Paste) -> None:
-        token = self.pastes.token(event.text)
-        if token is None:
-            await super()._on_paste(event)
-            return
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n")  # terminals send returns
         _take(event)
-        self.insert(token)
+        self._write(self.pastes.token(text) or text)
+
+    def _write(self, text: str) -> None:
+        """At the cursor, in the place of what is marked."""
+        written = self.replace(text, *self.selection, maintain_selection_offset=False)
+        self.move_cursor(written.end_location)
 
     def _walks(self, key: str) -> bool:
         """Up at the first row and down at the last leave the text: to the choices, or to earlier prompts."""
@@ -130,10 +141,10 @@ class PromptBox(TextArea):
         return earlier is not None
 
     def action_send(self, when_busy: WhenBusy) -> None:
-        self.post_message(self.Sent(when_busy))
+        self.post_message(self.Sent(self.take(), when_busy))
 
     def action_new_line(self) -> None:
-        self.insert("\n")
+        self._write("\n")
 
     def action_copy_or_clear(self) -> None:
         """Copy what is marked; without a mark clear the box, whose text up brings back."""

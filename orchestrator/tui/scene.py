@@ -13,7 +13,7 @@ from orchestrator.tui.desk import Look
 from orchestrator.tui.panels import Lines, PodTree
 from orchestrator.tui.prompt_box import PromptBox
 from orchestrator.tui.view import TranscriptView
-from orchestrator.tui.words import Standing, alert_line, head_line, hint_line, question_lines, task_lines
+from orchestrator.tui.words import Standing, alert_line, head_line, hint_line, placeholder, question_lines, task_lines
 
 WIDE = 100
 """Columns from which the Pods stand at the side by themselves, when there are several."""
@@ -34,8 +34,9 @@ class Scene(Screen[None]):
     """
     AUTO_FOCUS = "#prompt"
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: str) -> None:
         super().__init__()
+        self.workspace = workspace
         self.head = Lines("head", always=True)
         self.pods = PodTree()
         self.view = TranscriptView()
@@ -77,6 +78,7 @@ class Scene(Screen[None]):
         note = note or (None if attachment is None else attachment.away) or self._asked_elsewhere()
         notes = [] if transcript is None else list(transcript.alerts.values())
         self.alerts.say(alert_line(notes, note, self.alerts.room))
+        self.box.placeholder = placeholder(None if attachment is None else attachment.pod, question, self.workspace)
         self.tasks.say(task_lines(look.tasks, self.tasks.room) if self.tasks_shown else None)
         self.draw_question()
         self._draw_side()
@@ -137,5 +139,5 @@ class Scene(Screen[None]):
         here = None if self._attached is None else self._attached.pod_id
         for pod in self._seen.pods:
             if pod["id"] != here and pod.get("question"):
-                return f"{pod.get('name')} asks: {pod['question'].get('question')} (alt+↑↓ or ctrl+t shows it)"
+                return f"{pod.get('name')} asks: {pod['question'].get('question')} (ctrl+t shows it)"
         return None

@@ -87,6 +87,15 @@ def hint_line(status: str, question: OpenQuestion | None, width: int) -> Text:
     return Text(line, style=STYLES["dim"])
 
 
+def placeholder(pod: Mapping[str, Any] | None, question: OpenQuestion | None, workspace: str) -> str:
+    """What the empty box is for."""
+    if pod is None:
+        return f"the task of a new Pod, which works in {clean(workspace)}"
+    if question is not None:
+        return "the answer"
+    return "" if pod.get("status") == "ended" else f"write to {one_line(str(pod.get('name') or 'the Pod'), 60)}"
+
+
 def alert_line(alerts: Sequence[AlertNote], note: str | None, width: int) -> Text | None:
     """The newest alert, or a word of this client."""
     if note is not None:
@@ -168,7 +177,7 @@ def task_lines(tasks: Sequence[Mapping[str, Any]], width: int) -> Text | None:
 
 KEYS = """\
 enter          send; while a run goes on it waits its turn
-ctrl+j         new line (also shift+enter or alt+enter, where the terminal tells them apart)
+ctrl+j         new line (also shift+enter, where the terminal tells it from enter)
 ctrl+s         steer: into the run that goes on, at its next step
 ctrl+g         cut in: cut the run short and go on with this
 ctrl+p         pause the run, or go on
@@ -178,6 +187,7 @@ up, down       earlier prompts, at the first and last line
 @ # /          complete files, knowledge, workflows: tab or enter takes one
 
 ctrl+t         the Pods at the side: enter shows one; again: hide them
+ctrl+up, ctrl+down   the Pod above or below in that list
 ctrl+n         a new Pod: the next prompt is its task
 pageup, pagedown, ctrl+home, ctrl+end   move through the transcript
 tab            to the transcript and back; there up and down go from call to call, enter opens one
