@@ -89,12 +89,14 @@ class Resync:
     Law: for `malformed-cursor`, `beyond-head` and `purged` it comes once, and what follows `head_seq` follows it; live
     text begins anew after it. For every other reason (`slow-reader`, `store-damaged`, …) it is the last event: the
     cursor is still that of the last entry. `snapshot` is the Pod as `GET /v1/pods/{id}` shows it, if it could be had.
+    `cursor` only on the stream of many Pods: what it goes on from, in place of the malformed one.
     """
 
     reason: str
     head_seq: int | None
     snapshot: Data | None
     detail: str | None = None
+    cursor: str | None = None
     type: Literal["resync"] = "resync"
 
     @property
@@ -187,8 +189,9 @@ def wire_form(event: Event) -> Wire:
         case UnknownEvent(name, ident, data):
             return Wire(name, ident, data)
         case _:
-            fields = {name: getattr(event, name) for name in event.__slots__ if name != "type"}
-            return Wire(event.type, None, {k: v for k, v in fields.items() if v is not None or k in _SHOWN_EMPTY})
+            cursor = event.cursor if isinstance(event, Resync) else None
+            fields = {name: getattr(event, name) for name in event.__slots__ if name not in ("type", "cursor")}
+            return Wire(event.type, cursor, {k: v for k, v in fields.items() if v is not None or k in _SHOWN_EMPTY})
 
 
 _SHOWN_EMPTY = frozenset({"head_seq", "snapshot"})
@@ -239,7 +242,7 @@ def _discard(wire: Wire) -> Discard:
 def _resync(wire: Wire) -> Resync:
     (reason,) = _fields(wire, reason=str)
     head, snapshot = _optional(wire, "head_seq", int), _optional(wire, "snapshot", Mapping)
-    return Resync(reason, head, snapshot, _optional(wire, "detail", str))
+    return Resync(reason, head, snapshot, _optional(wire, "detail", str), wire.id)
 
 
 def _header(wire: Wire) -> EntryHeader:

@@ -146,11 +146,14 @@ class SystemItems:
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """A permission names its `call`, and the `subject` of the decision: the tool and what it would touch, resolved."""
+
     question_id: str
     kind: Literal["clarify", "permission"]
     question: str
     choices: tuple[Choice, ...] = ()
     call: CallRef | None = None
+    subject: str | None = None
     seq: int = 0
     ts: int = 0
     type: Literal["question"] = "question"

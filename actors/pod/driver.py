@@ -18,7 +18,8 @@ from actors.pod.live import LiveLog
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.live import TOOL_BLOCK, Alert
+from actors.protocol.alerts import Alert, Level
+from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
@@ -246,6 +247,7 @@ class PodDriver:
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
         state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
+        permit = facts.permits.permit_for(message.seq, index)
         return ToolContext(
             key=CallKey(self._who.session, message.seq, index),
             call_id=message.calls[index].call_id,
@@ -263,6 +265,8 @@ class PodDriver:
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
             lent=facts.lent,
+            permitted=None if permit is None else permit.subject,
+            grants=frozenset(facts.permits.grants),
         )
 
     async def _look(self) -> None:
@@ -308,10 +312,11 @@ class PodDriver:
             self._deadline.cancel()
             self._deadline = None
 
-    def _alert(self, level: Any, code: str, message: str) -> None:
+    def _alert(self, level: Level, code: str, message: str) -> None:
         self._alerts += 1
         alert_id = f"{self._who.session}:{self._who.generation}:{self._alerts}"
-        self.live.alert(Alert(alert_id, level, code, message, self._shared.clock.now_ms()))
+        now = self._shared.clock.now_ms()
+        self._shared.directory.alert(Alert(alert_id, level, code, message, now, self._who.session))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -18,7 +18,7 @@ from actors.pod.ports import HostParts
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
 from actors.protocol.live import LiveEvent
-from actors.protocol.model import ModelError
+from actors.protocol.model import Model, ModelError, UnusableModel
 from session_store.codec import decode_entry, prepare
 from session_store.entries import LogEntry
 from session_store.errors import Refused, StoreUnavailable, UnreadableEntry
@@ -164,7 +164,7 @@ class PodHost:
         children = StoreChildren(lease.session, self._parts.store, self._parts.directory, limits)
         toolbox = self._parts.toolbox(config, children)
         parts = PodParts(
-            self._parts.model(config.model),
+            self._model(config),
             toolbox,
             Path(config.workspace),
             Path(self._parts.spill_folder(lease.session)),
@@ -172,6 +172,12 @@ class PodHost:
             tuple(Path(p) for p in self._parts.hidden()),
         )
         return PodDriver(TurnMachine(config, state, facts, lease, toolbox.idempotent), self._parts, parts)
+
+    def _model(self, config: PodConfig) -> Model:
+        try:
+            return self._parts.model(config.model)
+        except ModelError as error:
+            return UnusableModel(config.model.name, error)
 
     async def _run(self, session: str, driver: PodDriver) -> None:
         reason = "fenced: its shell was cut off"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from actors.pod.asking import decide
 from actors.pod.endings import Commit, late_answers, segments_of
-from actors.pod.interceptors import gap
+from actors.pod.interceptors import Gap, GapView, gap
 from actors.pod.state import PodState
 from session_store.entries import Invoke, QuestionClosed, Served, UserInput
 from session_store.items import Segment
@@ -15,10 +16,13 @@ def open_run(state: PodState, run_id: str) -> Commit:
     """The first commit of a run that the inbox starts: question closed, `invoke`, `user_input`, then the gap's items.
 
     One prompt a run: each is answered in its own turn. Notices and PodEvents that are there already come with it.
+    A run that asked for a permission is not opened anew: its decision goes on with it.
     """
+    if state.fold.suspended:
+        return decide(state)
     commit = Commit()
     head = _leading(state)
-    found = gap(state.fold, state.messages)
+    found = _gap(state)
     if head is not None and head.kind in ("prompt", "answer"):
         _close_question(state, commit, head)
         commit.add(Invoke(run_id, head.kind, (Served(head.message_id, head.sender),)))
@@ -44,7 +48,7 @@ def void(state: PodState, controls: list[Message]) -> Commit:
 
 def add_gap(state: PodState, commit: Commit) -> bool:
     """Add what comes before the next request: steering prompts, notices, PodEvents. Whether there were any."""
-    found = gap(state.fold, state.messages)
+    found = _gap(state)
     steers = state.steers()
     commit.add(*(user_input(m) for m in steers), *found.entries)
     commit.consumes.extend([*(m.message_id for m in steers), *found.consumes])
@@ -57,6 +61,10 @@ def user_input(message: Message, answers_id: str | None = None) -> UserInput:
         said = [str(message.body[k]) for k in ("choice", "text") if message.body.get(k)]
         return UserInput((Segment("text", "\n".join(said)),), message.message_id, message.sender, answers_id)
     return UserInput(segments_of(message), message.message_id, message.sender, answers_id)
+
+
+def _gap(state: PodState) -> Gap:
+    return gap(GapView(tuple(state.messages), state.fold.is_stale), state.interceptors)
 
 
 def _leading(state: PodState) -> Message | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
@@ -27,6 +28,9 @@ class DirectoryPort(Protocol):
 
     async def rested(self, session: str, epoch: int) -> None:
         """The Pod has come to rest; it may be parked after `park_after`."""
+
+    def alert(self, alert: Alert) -> None:
+        """Keep it for people. Never blocks and never fails; of a flood that cannot be handed on the oldest are lost."""
 
     async def left(self, session: str, epoch: int, reason: str) -> None:
         """The Pod's shell let go of the session (`parked`, `ended`, `store`, `tainted`, or `fenced: ` and why)."""

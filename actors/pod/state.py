@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from actors.pod.facts import PodFacts
+from actors.pod.interceptors import INTERCEPTORS, Interceptor
 from actors.protocol.config import PodConfig
 from session_store.entries import LogEntry
 from session_store.items import Problem
@@ -40,6 +41,7 @@ class PodState:
     cursor: int = 0
     """The highest inbox position seen."""
     inbox: dict[str, Message] = field(default_factory=dict)
+    interceptors: tuple[Interceptor, ...] = INTERCEPTORS
 
     def apply(self, entry: LogEntry) -> None:
         self.fold.apply(entry)
@@ -108,8 +110,18 @@ class PodState:
         return cancel if fold.waiting or (cancel.body.get("cascade") and self.facts.work_open) else None
 
     def void_controls(self) -> list[Message]:
-        """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever."""
-        return [m for m in self.controls() if m.kind != "stop" and not self._starts_before(m)]
+        """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever.
+
+        What was aimed at a run that asks for a permission holds when it goes on.
+        """
+        asks = self.fold.suspended and self.fold.outcome != "paused"
+        return [
+            m
+            for m in self.controls()
+            if m.kind != "stop"
+            and not self._starts_before(m)
+            and not (asks and m.kind in ("pause", "resume") and m.body.get("run_id") == self.fold.run_id)
+        ]
 
     def _starts_before(self, control: Message) -> bool:
         """Whether the messages up to this control message start a run in this rest."""

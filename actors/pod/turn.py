@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from actors.pod import instructions as do
+from actors.pod import steps
 from actors.pod import stimuli as st
-from actors.pod.calls import CallBoard, wait_directive
+from actors.pod.calls import CallBoard
 from actors.pod.endings import (
     Commit,
     Ending,
@@ -24,20 +25,17 @@ from actors.pod.endings import (
 )
 from actors.pod.facts import PodFacts
 from actors.pod.openings import add_gap, open_run, void
-from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import AssistantItems, Invoke, LogEntry, RunEnd, ToolResults
+from session_store.entries import Invoke, LogEntry, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
 from session_store.restore import RestoredState
 from session_store.status import CONTINUING, starts_run
 
-MAX_BROKEN = 2
-"""Replies in a row that broke off, or said nothing, before the run ends with an error."""
 MAX_STALLS = 40
 """Tries to commit while the store cannot; with waits up to `STALL_WAIT` seconds that is about 18 minutes."""
 STALL_WAIT = 30.0
@@ -99,15 +97,9 @@ class TurnMachine:
                 self._stall(stimulus.message)
             case st.RetryDue():
                 self._retry_commit()
-            case st.ReplyCompleted():
-                self._request_over()
-                self._reply_completed(stimulus)
-            case st.RequestFailed():
-                self._request_over()
-                self._request_failed(stimulus)
-            case st.RequestAborted():
-                self._request_over()
-                self._request_aborted(stimulus)
+            case st.ReplyCompleted() | st.RequestFailed() | st.RequestAborted():
+                self._request, self._aborting = None, False
+                self._follow(self._answered(stimulus))
             case st.CallsFinished(outcomes):
                 self._calls_finished(outcomes)
             case st.DeadlinePassed(run_id):
@@ -155,6 +147,8 @@ class TurnMachine:
             self._end(cancel_run(state, "cancel"))
         elif controls := state.void_controls():
             self._append(void(state, controls))
+        elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
+            self._end(cancel_run(state, "interrupt"))
         elif starts_run(state.fold, state.messages):
             self._append(open_run(state, self._next_id("run")))
         else:
@@ -177,8 +171,16 @@ class TurnMachine:
         facts = self.state.facts
         self._do(do.SendRequest(self._request, facts.next_number, facts.run_requests + 1), Phase.REQUESTING)
 
-    def _request_over(self) -> None:
-        self._request, self._aborting = None, False
+    def _answered(self, stimulus: st.ReplyCompleted | st.RequestFailed | st.RequestAborted) -> steps.Step:
+        state, ordered = self.state, self._ordered_to_end()
+        match stimulus:
+            case st.ReplyCompleted():
+                step, self._broken = steps.after_reply(state, stimulus, self._broken, ordered)
+            case st.RequestFailed():
+                step, self._broken = steps.after_failure(state, stimulus, self._broken, ordered)
+            case _:
+                return steps.after_abort(state, stimulus, ordered)
+        return step
 
     def _ordered_to_end(self) -> bool:
         return self._late or self.state.order() in ENDING_ORDERS
@@ -190,49 +192,16 @@ class TurnMachine:
         else:
             self._end(ordered_ending(self.state, commit), commit)
 
-    def _request_aborted(self, stimulus: st.RequestAborted) -> None:
-        if self._ordered_to_end():
-            kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
-            self._end_as_ordered(Commit(entries=kept))
-        elif self.state.order() == "pause":
-            self._end(Ending("paused"))
-        else:
-            self._send_request()
-
-    def _reply_completed(self, stimulus: st.ReplyCompleted) -> None:
-        verdict = judge(stimulus.reply)
-        nothing = verdict.kind == "nothing"
-        commit = reply_commit(
-            stimulus.request_id, len(self.state.history.items), stimulus.reply, with_items=not nothing
-        )
-        self._broken = self._broken + 1 if nothing else 0
-        if verdict.kind == "calls":
-            self._append(commit)
-        elif self._ordered_to_end():
-            self._end_as_ordered(commit)
-        elif nothing and self._broken > MAX_BROKEN:
-            text = f"The model answered {self._broken} times with neither text nor a tool call."
-            self._end(Ending("errored", Problem("empty_reply", text)), commit)
-        elif verdict.ending is None or (verdict.ending.outcome == "finished" and self.state.steers()):
-            self._append(commit)
-        else:
-            self._end(verdict.ending, commit)
-
-    def _request_failed(self, stimulus: st.RequestFailed) -> None:
-        kept: list[LogEntry] = [AssistantItems(stimulus.request_id, stimulus.kept)] if stimulus.kept else []
-        retriable = stimulus.broken  # what failed before that, the model has retried itself
-        self._broken += retriable
-        if self._ordered_to_end():
-            self._end_as_ordered(Commit(entries=kept))
-        elif not retriable or self._broken > MAX_BROKEN:
-            problem = Problem(stimulus.error_type, stimulus.message)
-            self._end(Ending("errored", problem), Commit(entries=kept))
-        elif kept:
-            self._append(Commit(entries=[*kept, cut_off(stimulus.request_id)]))
-        elif self.state.order() == "pause":
-            self._end(Ending("paused"))
-        else:
-            self._send_request()
+    def _follow(self, step: steps.Step) -> None:
+        match step:
+            case steps.Ask():
+                self._send_request()
+            case steps.Write(commit, calling):
+                self._append(commit, Phase.CALLING if calling else Phase.COMMITTING)
+            case steps.End(ending, commit):
+                self._end(ending, commit)
+            case steps.Obey(commit):
+                self._end_as_ordered(commit)
 
     def _take_up_calls(self) -> None:
         """Run the calls of the last reply; of a revived run only those that may run again (law 6)."""
@@ -240,11 +209,13 @@ class TurnMachine:
         assert message is not None
         runnable = self.state.history.open_calls
         if message.seq <= self._opened_head:
-            cut = tuple(i for i in runnable if not self._idempotent(message.calls[i].name))
+            cut = steps.cut_calls(self.state, message, self._opened_head, self._idempotent)
+            self._opened_head = message.seq - 1  # from here on what begins begins here
             if cut:
                 self._append(Commit(entries=[ToolResults(tuple(closing_results(message, cut)))]))
                 return
-        self._board = CallBoard(message, runnable)
+        alone = tuple(i for i in runnable if self.state.facts.permits.permit_for(message.seq, i) is not None)
+        self._board = CallBoard(message, runnable, alone)
         self._do(do.RunCalls(message, self._board.next_stage()), Phase.CALLING)
 
     def _calls_finished(self, outcomes: tuple[tuple[int, ToolOutcome], ...]) -> None:
@@ -253,37 +224,22 @@ class TurnMachine:
             return  # a stalled run's calls, ended on our order
         for index, outcome in outcomes:
             board.finish(index, outcome)
-        if self.phase is Phase.CALLING and self._flight is None and (board.finished or self._aborting):
+        if self.phase is Phase.CALLING and self._flight is None and (board.news or self._aborting):
             self._commit_results(board)
 
     def _commit_results(self, board: CallBoard) -> None:
-        """Commit what has finished; with the last of it also what the next request needs, or the run's rest."""
-        if self._aborting:
-            if not board.running:  # the others report within a bound; one commit ends the run
-                self._aborting = False
-                self._end_as_ordered(Commit())
-            return
-        commit = Commit()
-        results = board.take_results()
-        if results:
-            commit.add(ToolResults(tuple(results)))
-        if board.running or board.more_stages():
-            self._append(commit, Phase.CALLING)
-            return
-        wait = wait_directive([*self.state.history.open_results.values(), *results])
-        free = self.state.order() is None and not self._late
-        if wait is not None and free:
-            self._end(Ending("waiting_on_children", waits_for=wait.pods, mode=wait.mode), commit)
-            return
-        if free:
-            add_gap(self.state, commit)
-        self._append(commit)
+        if not self._aborting:
+            free = self.state.order() is None and not self._late
+            self._follow(steps.after_calls(self.state, board, free))
+        elif not board.running:  # the others report within a bound; one commit ends the run
+            self._aborting = False
+            self._end_as_ordered(Commit())
 
     def _go_on_calling(self) -> None:
         board = self._board
         assert board is not None
         self._heed()
-        if board.finished or (self._aborting and not board.running):
+        if board.news or (self._aborting and not board.running):
             self._commit_results(board)
         elif not board.running and board.more_stages():
             self._do(do.RunCalls(board.message, board.next_stage()), Phase.CALLING)

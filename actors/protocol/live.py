@@ -55,22 +55,10 @@ class Discard:
     type: Literal["discard"] = "discard"
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A notice for people only; never before the model."""
-
-    alert_id: str
-    level: Literal["info", "warning", "error"]
-    code: str
-    message: str
-    ts: int
-    type: Literal["alert"] = "alert"
-
-
 TOOL_BLOCK = "tool:"
 """Prefix of the blocks that carry a tool's live output: `tool:<seq>.<index>`. They end with the call's result."""
 
-LiveEvent: TypeAlias = Delta | Retry | Discard | Alert
+LiveEvent: TypeAlias = Delta | Retry | Discard
 
 
 class LiveSink(Protocol):

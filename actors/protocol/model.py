@@ -118,3 +118,25 @@ class Model(Protocol):
         """
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableModel:
+    """A model that cannot be had (a missing key, a script that is gone): every request fails with `error`.
+
+    So its Pod's run ends with that error as any other would, and the next one may find the model again.
+    """
+
+    name: str
+    error: ModelError
+    context_window: int | None = None
+
+    def encode(self, item: HistoryItem) -> bytes:
+        return b""
+
+    async def reply(self, request: ModelRequest, live: LiveSink) -> ModelReply:
+        """Raises `ModelError`: a new one each time, since it will carry a traceback."""
+        raise ModelError(self.error.type, self.error.message, status=self.error.status)
+
+    async def close(self) -> None:
+        """Nothing to close."""

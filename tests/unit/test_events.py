@@ -47,7 +47,7 @@ STORE_EVENTS: tuple[StoreEvent, ...] = (
     EntryHeader("p", "census", 4, TS, "run_end", {"run_id": "r1", "outcome": "finished"}, "1f.19"),
     EntryHeader("p", "census", 3, TS, "user_input"),
     AlertEvent("d:3:1", "error", "pod-given-up", "died 6 times", TS, "p"),
-    Resync("malformed-cursor", None, None),
+    Resync("malformed-cursor", None, None, cursor="1f.19"),
 )
 
 
@@ -152,7 +152,7 @@ def test_each_type_on_the_wire() -> None:
                     "pod_id": "p",
                 },
             ),
-            Wire(name="resync", id=None, data={"reason": "malformed-cursor", "head_seq": None, "snapshot": None}),
+            Wire(name="resync", id="1f.19", data={"reason": "malformed-cursor", "head_seq": None, "snapshot": None}),
         ]
     )
 

@@ -51,8 +51,9 @@ from session_store.restore import restore
 from session_store.rows import PodRow
 
 POD, PARENT = "pod-1", "parent-1"
-IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod")
+IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod", "clarify")
 DONE = ToolOutcome("ok", "Done.")
+ASKED = ToolOutcome("ok", "Asked.", None, {"question": {"question": "Which?", "choices": [{"label": "left"}]}})
 
 
 def call(name: str, call_id: str = "", **arguments: Any) -> ToolCall:

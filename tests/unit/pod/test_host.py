@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from actors.protocol.model import ModelError
 from tests.support.local_pods import LocalPods
 
 
@@ -50,4 +51,18 @@ async def test_a_parent_spawns_waits_and_hears_each_child_once(tmp_path: Path) -
     assert heard == [("turn_ended", "finished", "child done")] * 3
     assert waited
     assert len({e["event_id"] for e in events}) == 3
+    await pods.close()
+
+
+async def test_a_model_that_cannot_be_had_fails_the_run_and_the_next_one_may_find_it(tmp_path: Path) -> None:
+    pods = LocalPods(tmp_path, [{"match": {"request": 2}, "text": "here I am"}])
+    pods.parts.refuses = ModelError("auth", "[models.m] needs a key: set M_KEY")
+    pod = await pods.create("hello")
+    row = await pods.until(pod, "errored")
+    assert row.error == {"type": "auth", "message": "[models.m] needs a key: set M_KEY"}
+    pods.parts.refuses = None
+    await pods.host.unbind(pod)
+    await pods.send(pod, pods.prompt("and now?", "again"))
+    row = await pods.until(pod, "idle")
+    assert row.outcome == "finished"
     await pods.close()

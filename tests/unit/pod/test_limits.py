@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from actors.pod.steps import MAX_BROKEN
 from actors.pod.transitions import Phase
-from actors.pod.turn import MAX_BROKEN
 from actors.protocol.config import RunLimits
 from session_store.items import Problem, Reasoning
 from tests.unit.pod.bench import Bench, call

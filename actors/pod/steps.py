@@ -1,0 +1,135 @@
+"""What follows a model's answer or the end of calls: one step, judged from the folds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from actors.pod.asking import ask_clarify, ask_permission, clarified
+from actors.pod.calls import CallBoard, behind_question, wait_directive
+from actors.pod.endings import Commit, Ending
+from actors.pod.openings import add_gap
+from actors.pod.replies import cut_off, judge, reply_commit
+from actors.pod.state import PodState
+from actors.pod.stimuli import ReplyCompleted, RequestAborted, RequestFailed
+from session_store.entries import AssistantItems, LogEntry, ToolResults
+from session_store.items import AssistantItem, AssistantMessage, Problem
+
+MAX_BROKEN = 2
+"""Replies in a row that broke off, or said nothing, before the run ends with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the model, with the history as it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Commit this and look again. `calling`: while calls of the reply run or wait for their stage."""
+
+    commit: Commit
+    calling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the run with what `commit` already holds."""
+
+    ending: Ending
+    commit: Commit = field(default_factory=Commit)
+
+
+@dataclass(frozen=True, slots=True)
+class Obey:
+    """Do as the standing order or the passed deadline says, with what `commit` already holds."""
+
+    commit: Commit = field(default_factory=Commit)
+
+
+Step: TypeAlias = Ask | Write | End | Obey
+
+
+def after_reply(state: PodState, stimulus: ReplyCompleted, broken: int, ordered: bool) -> tuple[Step, int]:
+    """The step after a whole reply, and the count of useless ones in a row. `ordered`: an order or the time ends it."""
+    verdict = judge(stimulus.reply)
+    nothing = verdict.kind == "nothing"
+    commit = reply_commit(stimulus.request_id, len(state.history.items), stimulus.reply, with_items=not nothing)
+    broken = broken + 1 if nothing else 0
+    if verdict.kind == "calls":
+        return Write(commit), broken
+    if ordered:
+        return Obey(commit), broken
+    if nothing and broken > MAX_BROKEN:
+        text = f"The model answered {broken} times with neither text nor a tool call."
+        return End(Ending("errored", Problem("empty_reply", text)), commit), broken
+    if verdict.ending is None or (verdict.ending.outcome == "finished" and state.steers()):
+        return Write(commit), broken
+    return End(verdict.ending, commit), broken
+
+
+def after_failure(state: PodState, stimulus: RequestFailed, broken: int, ordered: bool) -> tuple[Step, int]:
+    """The step after a request that failed for good; only one that broke off is asked again, within a bound."""
+    kept = _items(stimulus.request_id, stimulus.kept)
+    retriable = stimulus.broken  # what failed before that, the model has retried itself
+    broken += retriable
+    if ordered:
+        return Obey(Commit(entries=kept)), broken
+    if not retriable or broken > MAX_BROKEN:
+        problem = Problem(stimulus.error_type, stimulus.message)
+        return End(Ending("errored", problem), Commit(entries=kept)), broken
+    if kept:
+        return Write(Commit(entries=[*kept, cut_off(stimulus.request_id)])), broken
+    return (End(Ending("paused")) if state.order() == "pause" else Ask()), broken
+
+
+def after_abort(state: PodState, stimulus: RequestAborted, ordered: bool) -> Step:
+    """The step after a request that was cut off on our order."""
+    if ordered:
+        return Obey(Commit(entries=_items(stimulus.request_id, stimulus.kept)))
+    return End(Ending("paused")) if state.order() == "pause" else Ask()
+
+
+def after_calls(state: PodState, board: CallBoard, free: bool) -> Step:
+    """Commit what has finished; with the last of it also what the next request needs, or the run's rest.
+
+    `free`: no order stands and there is time.
+    """
+    commit = Commit()
+    results = board.take_results()
+    if clarified(results) is not None:  # alone in its stage
+        return End(Ending("waiting_on_user"), ask_clarify(state, board, results))
+    if results:
+        commit.add(ToolResults(tuple(results)))
+    if board.asked and not board.running:
+        return End(ask_permission(state, board, commit), commit)
+    if board.running or board.more_stages():
+        return Write(commit, calling=True)
+    wait = wait_directive([*state.history.open_results.values(), *results])
+    if wait is not None and free:
+        return End(Ending("waiting_on_children", waits_for=wait.pods, mode=wait.mode), commit)
+    if free:
+        add_gap(state, commit)
+    return Write(commit)
+
+
+def cut_calls(
+    state: PodState, message: AssistantMessage, opened_head: int, idempotent: Callable[[str], bool]
+) -> tuple[int, ...]:
+    """The open calls of an earlier incarnation (its log reached to `opened_head`) that may not run again (law 6).
+
+    Those that never began are not among them, nor one that was permitted since.
+    """
+    open_calls, permits = state.history.open_calls, state.facts.permits
+    fresh = state.history.put_off | behind_question(message, open_calls)
+
+    def again(index: int) -> bool:
+        permit = permits.permit_for(message.seq, index)
+        return index in fresh or (permit is not None and permit.seq > opened_head)
+
+    return tuple(i for i in open_calls if not again(i) and not idempotent(message.calls[i].name))
+
+
+def _items(request_id: str, kept: Sequence[AssistantItem]) -> list[LogEntry]:
+    return [AssistantItems(request_id, tuple(kept))] if kept else []
