@@ -133,7 +133,8 @@ class TreeReader:
         self._place = max(self._place, self._feed.cursor)
         self._since = self._newest = self._now_ms()
         if self._given is None:
-            return b""
+            # An id without data: a client that loses the connection before anything happens has its place.
+            return f"id: {TreeCursor(self._place, self._newest)}\n\n".encode()
         here = TreeCursor(self._place, self._newest)
         return frame(Resync("malformed-cursor", None, None, cursor=str(here)))
 
