@@ -16,9 +16,9 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from orchestrator.cli.failure import CommandError
-from orchestrator.transcript.blocks import UserPrompt
 from orchestrator.tui.asking import Asking
 from orchestrator.tui.attachment import Attachment
+from orchestrator.tui.blocks import UserPrompt
 from orchestrator.tui.composing import answer_of
 from orchestrator.tui.desk import Desk, Look, Opened, new_message_id
 from orchestrator.tui.panels import PodTree, Sheet

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.events import Resync
-from orchestrator.transcript.transcript import Transcript
 from orchestrator.tui.feed import Away, Connected, Feed, Reach
+from orchestrator.tui.history import History
 
 STEP = 64
 """Events between two looks at the clock."""
@@ -20,7 +20,7 @@ class Attachment:
     def __init__(self, pod: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], reach: Reach) -> None:
         self.pod = pod
         self.away: str | None = None
-        self.transcript = Transcript()
+        self.transcript = History()
         self.transcript.open_with(pod, entries)
         self.resync: Resync | None = None
         """The stream went on without what is between; whoever sees it opens the Pod anew."""
@@ -49,10 +49,8 @@ class Attachment:
         match coming:
             case Connected():
                 self.away = None
-                self.transcript.reconnect()
             case Away():
                 self.away = coming.reason
-                self.transcript.reconnect()
             case Resync(snapshot=snapshot):
                 self.transcript.take(coming)
                 self.pod = snapshot or self.pod

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.seam import Gateway
-from orchestrator.events import EntryEvent, PodStreamEvent, Resync, SystemItemEvent, parse_event
+from orchestrator.events import PodStreamEvent
+from orchestrator.following import PodFollowing
 
 WAITING = 4096
 """Events between the reading thread and the screen."""
@@ -26,7 +27,7 @@ LONGEST_PAUSE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A new connection stands: what is in the making comes again from its start."""
+    """A new connection stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Feed:
     def __init__(self, reach: Reach, pod_id: str, after: int) -> None:
         self.pod_id = pod_id
         self._reach = reach
-        self._after = after
+        self._following = PodFollowing(after)
         self._queue: queue.Queue[Coming] = queue.Queue(WAITING)
         self._closed = threading.Event()
         threading.Thread(target=self._run, name="polypod-feed", daemon=True).start()
@@ -83,20 +84,15 @@ class Feed:
         gateway = self._reach()
         if gateway is None:
             return NO_OWNER
+        stream = gateway.stream(f"/v1/pods/{self.pod_id}/events", {"after": self._following.place})
+        self._following.connected()
         connected = False
-        for told in gateway.stream(f"/v1/pods/{self.pod_id}/events", {"after": self._after}):
+        for wire in stream:
             if not connected:
                 connected = True
                 self._put(Connected())
-            event = parse_event(told.name, told.id, told.data)
-            self._put(event)
-            match event:
-                case EntryEvent(seq=seq) | SystemItemEvent(seq=seq, last=True):
-                    self._after = max(self._after, seq)
-                case Resync(head_seq=int(head)) if event.goes_on:
-                    self._after = head
-                case _:
-                    pass
+            for event in self._following.take(wire):
+                self._put(event)
             if self._closed.is_set():
                 break
         return "the stream has ended"

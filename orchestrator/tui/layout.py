@@ -10,8 +10,8 @@ from rich.cells import cell_len
 
 from orchestrator.cli.cells import clean, cut, one_line
 from orchestrator.cli.story import OUTCOME_STYLES, without_command
-from orchestrator.transcript import blocks as kinds
-from orchestrator.transcript.blocks import Block
+from orchestrator.tui import blocks as kinds
+from orchestrator.tui.blocks import Block
 from orchestrator.tui.wrap import Flow, wrap
 
 Span: TypeAlias = tuple[str, str]

@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from orchestrator.transcript.blocks import Block
+from orchestrator.tui.blocks import Block
 from orchestrator.tui.layout import Layout, Row, can_open
 from orchestrator.tui.styles import STYLES
 

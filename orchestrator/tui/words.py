@@ -11,8 +11,8 @@ from rich.text import Text
 
 from orchestrator.cli.cells import clean, count, cut, one_line
 from orchestrator.cli.forest import Pod, branches, usage_of
-from orchestrator.transcript.blocks import AlertNote, OpenQuestion
-from orchestrator.transcript.transcript import cost_of
+from orchestrator.tui.blocks import AlertNote, OpenQuestion
+from orchestrator.tui.history import cost_of
 from orchestrator.tui.styles import STATUS_COLOURS, STYLES
 from orchestrator.tui.wrap import wrap
 

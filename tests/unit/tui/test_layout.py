@@ -8,9 +8,9 @@ from hypothesis import strategies as some
 from inline_snapshot import snapshot
 from rich.cells import cell_len
 
-from orchestrator.transcript.blocks import AssistantText, Block, Reasoning, SystemNote, ToolCall, UserPrompt
+from orchestrator.tui.blocks import AssistantText, Block, Reasoning, SystemNote, ToolCall, UserPrompt
 from orchestrator.tui.layout import OPEN_ROWS, Layout, rows_of
-from tests.unit.transcript.test_transcript import folded
+from tests.unit.tui.test_history import folded
 
 LONG = "とても長い行 " * 40 + "x" * 500
 

@@ -9,7 +9,8 @@ from inline_snapshot import snapshot
 
 from actors.protocol.live import Delta, Discard, Retry
 from orchestrator.events import AlertEvent, EntryEvent, PodStreamEvent, Resync, StatusEvent, parse_event
-from orchestrator.transcript.blocks import (
+from orchestrator.following import PodFollowing
+from orchestrator.tui.blocks import (
     AssistantText,
     Live,
     Mark,
@@ -19,7 +20,7 @@ from orchestrator.transcript.blocks import (
     Unknown,
     UserPrompt,
 )
-from orchestrator.transcript.transcript import OUTPUT_KEPT, Transcript, cost_of
+from orchestrator.tui.history import OUTPUT_KEPT, History, cost_of
 from session_store.entries import ENTRY_TYPES
 
 TS = "2026-11-30T12:00:00.000Z"
@@ -76,13 +77,13 @@ ENTRIES: list[dict[str, Any]] = [
 LOG = [{"seq": seq, "ts": TS, **entry} for seq, entry in enumerate(ENTRIES, 1)]
 
 
-def folded(*entries: dict[str, Any]) -> Transcript:
-    transcript = Transcript()
+def folded(*entries: dict[str, Any]) -> History:
+    transcript = History()
     transcript.takes(EntryEvent(entry["seq"], entry) for entry in entries or LOG)
     return transcript
 
 
-def shape(transcript: Transcript) -> list[tuple[str, str, str]]:
+def shape(transcript: History) -> list[tuple[str, str, str]]:
     """Kind, key and words of every block."""
     told = []
     for block in transcript.blocks():
@@ -133,7 +134,7 @@ def test_a_result_goes_into_its_call_and_an_answer_into_its_question() -> None:
 
 @pytest.mark.parametrize("cut", range(len(LOG) + 1))
 def test_a_page_put_before_gives_what_the_whole_log_gives(cut: int) -> None:
-    transcript = Transcript()
+    transcript = History()
     transcript.open_with({"head_seq": len(LOG)}, LOG[cut:])
     transcript.prepend(LOG[:cut])
     assert shape(transcript) == shape(folded())
@@ -173,19 +174,19 @@ def recorded() -> list[PodStreamEvent]:
 
 @pytest.mark.parametrize("cut", range(len(recorded()) + 1))
 def test_V01_a_reconnect_at_any_event_shows_everything_once(cut: int) -> None:
-    """What comes again after a broken connection: entries after the cursor, and what is in the making, from 0."""
+    """A new connection brings the entries after the cursor, and what is in the making from its start."""
     events = recorded()
-    transcript = Transcript()
-    transcript.takes(events[:cut])
-    cursor = transcript.last
-    transcript.reconnect()
+    following, history, whole = PodFollowing(), History(), History()
+    for event in events[:cut]:
+        history.takes(following.take_event(event))
+    cursor = following.cursor
+    following.connected()
     for event in events:
         seq = getattr(event, "seq", None)
         if (seq is None and event.after >= cursor) or (seq is not None and seq > cursor):  # type: ignore[union-attr]
-            transcript.take(event)
-    whole = Transcript()
+            history.takes(following.take_event(event))
     whole.takes(events)
-    assert shape(transcript) == shape(whole)
+    assert shape(history) == shape(whole)
 
 
 def test_a_live_notification_is_one_block() -> None:
@@ -229,7 +230,7 @@ def test_memory_is_bounded_and_old_pages_come_back() -> None:
 
 
 def test_an_open_question_is_known_though_its_entry_is_not_loaded() -> None:
-    transcript = Transcript()
+    transcript = History()
     asked = {"question_id": "q", "kind": "clarify", "question": "Which?", "choices": CHOICES}
     transcript.open_with({"head_seq": 9, "status": "waiting_on_user", "question": asked}, [])
     assert transcript.question is not None
@@ -256,7 +257,7 @@ def test_V09_unknown_events_are_shown() -> None:
 
 
 def test_status_alerts_and_resync() -> None:
-    transcript = Transcript()
+    transcript = History()
     transcript.take(StatusEvent("running", 2, 0))
     for _ in range(2):
         transcript.take(AlertEvent("a1", "warning", "ref", "no such file", TS))
@@ -274,9 +275,9 @@ def test_cost_counts_cached_tokens_by_their_own_price() -> None:
     )
 
 
-def texts(transcript: Transcript) -> list[tuple[str, bool]]:
+def texts(transcript: History) -> list[tuple[str, bool]]:
     return [(b.text, b.live) for b in transcript.blocks() if isinstance(b, AssistantText)]
 
 
-def words(transcript: Transcript, kind: type[Any]) -> list[str]:
+def words(transcript: History, kind: type[Any]) -> list[str]:
     return [b.words for b in transcript.blocks() if isinstance(b, kind)]

@@ -1,6 +1,6 @@
 """One Pod's events folded to blocks: committed entries in order, then what is in the making. Pure.
 
-Live text stands at the end until the entry that commits it takes its place. Memory is bounded: of entries the youngest
+Events are those that `PodFollowing` lets through: each once, over any number of connections. Live text stands at the end until the entry that commits it takes its place. Memory is bounded: of entries the youngest
 are kept (older ones can be put before them again, a page at a time), of a tool's output the end.
 """
 
@@ -23,7 +23,7 @@ from orchestrator.events import (
     SystemItemEvent,
     UnknownEvent,
 )
-from orchestrator.transcript.blocks import (
+from orchestrator.tui.blocks import (
     AlertNote,
     AssistantText,
     Block,
@@ -34,7 +34,7 @@ from orchestrator.transcript.blocks import (
     ToolCall,
     choices_of,
 )
-from orchestrator.transcript.committed import Committed, Stored, call_key
+from orchestrator.tui.committed import Committed, Stored, call_key
 
 KEEP: Final = 2_000
 """Entries that `trim` leaves."""
@@ -46,7 +46,7 @@ ALERTS_KEPT: Final = 512
 """As many as the gateway keeps."""
 
 
-class Transcript:
+class History:
     """`status` is empty until the stream has told it. `resync` is the last one that was told, until it is taken up."""
 
     def __init__(self) -> None:
@@ -125,15 +125,6 @@ class Transcript:
         self.first = int(next(seqs, self.last))
         self._committed.drop_before(self.first)
 
-    def reconnect(self) -> None:
-        """A new connection brings what is in the making from its start."""
-        self._live.clear()
-        self._requests.clear()
-        self._items.clear()
-        self._note = None
-        for call in [b for b in self._committed if isinstance(b, ToolCall) and b.output]:
-            self._committed.put(replace(call, output="", output_length=0))
-
     def take(self, event: PodStreamEvent) -> None:
         match event:
             case EntryEvent():
@@ -154,7 +145,9 @@ class Transcript:
                 while len(self.alerts) > ALERTS_KEPT:
                     del self.alerts[next(iter(self.alerts))]
             case Resync():
-                self.reconnect()
+                self._live.clear()
+                self._requests.clear()
+                self._note = None
             case UnknownEvent():
                 self._stored.append(event)
                 self._committed.take(event)
@@ -221,7 +214,7 @@ class Transcript:
             self.prices = prices if isinstance(prices, Mapping) else {}
 
     def _system_item(self, event: SystemItemEvent) -> None:
-        """Items wait for the last of their entry: after a broken connection all of them come again."""
+        """Items wait for the last of their entry, and are one entry then."""
         if event.seq <= self.last:
             return
         self._items.append(event)

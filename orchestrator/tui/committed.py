@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.cli.story import Entry, Told, call_words, problem_words, segments_text, tell
 from orchestrator.events import UnknownEvent
-from orchestrator.transcript.blocks import (
+from orchestrator.tui.blocks import (
     AssistantText,
     Block,
     Mark,

@@ -1,1 +1,0 @@
-"""What a Pod's events look like to a person: blocks, and the fold that makes them."""
