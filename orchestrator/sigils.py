@@ -1,8 +1,7 @@
-"""`@path`, `#slug` and `/slug` in what a person types, as the typed segments of a prompt: one parser for all clients.
+"""`@path`, `#slug` and `/slug` in what a person types, as typed segments of a prompt: one parser for all clients.
 
     @path       after the start, white space, an opening bracket or quote, or a character beyond ASCII; up to white
-                space or one of `` " < > | , ; ` `` and 、。，；「」『』【】, without full stops and closing marks
-                at its end.
+                space, one of `` " < > | , ; ` `` or of 、。，；「」『』【】, without stops and closers at its end.
                 `@"a path with spaces"`: anything on one line, `\\"` and `\\\\` for `"` and `\\`.
     #slug       at the same places; a letter, then letters, digits, `_`, `-` and `.`; no heading, no number.
     /slug       at the start of the prompt or of a line only (spaces before it are fine), up to white space or the end.

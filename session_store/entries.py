@@ -209,10 +209,11 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A prompt given back to its sender: it is in no history."""
+    """A prompt given back to its sender: it is in no history. `error`: why it was not taken, if nobody asked for it."""
 
     message_id: str
     segments: tuple[Segment, ...]
+    error: Problem | None = None
     seq: int = 0
     ts: int = 0
     type: Literal["withdrawn"] = "withdrawn"

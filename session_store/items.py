@@ -93,8 +93,8 @@ SEGMENT_TYPES = REFERENCE_TYPES | {"text", "paste"}
 class Segment:
     """One part of a prompt. `text` is what the model reads of it; `data` by `type`, one of `SEGMENT_TYPES`:
 
-    `text` and `paste` have none, `file_ref` has `{path}`, `knowledge_ref` and `workflow_invoke` have `{slug}`. A type of
-    a newer writer is kept as it is.
+    `text` and `paste` have none, `file_ref` has `{path}`, `knowledge_ref` and `workflow_invoke` have `{slug}`. A type
+    of a newer writer is kept as it is.
     """
 
     type: str

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from actors.pod.calls import CallBoard, answered_result
 from actors.pod.facts import PodFacts
 from actors.pod.instructions import Append
@@ -212,8 +214,20 @@ def closing_results(
 
 
 def segments_of(message: Message) -> tuple[Segment, ...]:
-    """The typed segments of a prompt message."""
-    return from_plain(tuple[Segment, ...], message.body.get("segments") or ())
+    """The typed segments of a prompt message. What has not even the form of one is kept as a `malformed` segment, which
+    no run takes (case T10)."""
+    raw = message.body.get("segments") or ()
+    try:
+        return from_plain(tuple[Segment, ...], raw)
+    except ValidationError:
+        return tuple(_segment(part) for part in (raw if isinstance(raw, list | tuple) else (raw,)))
+
+
+def _segment(raw: Json) -> Segment:
+    try:
+        return from_plain(Segment, raw)
+    except ValidationError:
+        return Segment("malformed", str(raw))
 
 
 def clipped(text: str) -> str:

@@ -8,12 +8,14 @@ from typing import Literal, TypeAlias
 
 from actors.pod.facts import PodFacts
 from actors.pod.interceptors import INTERCEPTORS, Interceptor
+from actors.pod.stimuli import ReferencesResolved
 from actors.protocol.config import PodConfig
+from actors.protocol.references import Resolved
 from session_store.entries import LogEntry
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.restore import History
-from session_store.status import StatusFold, is_control, starts_run
+from session_store.status import StatusFold, answers, is_control, starts_run
 
 Order: TypeAlias = Literal["stop", "cancel", "interrupt", "pause"]
 
@@ -42,6 +44,8 @@ class PodState:
     """The highest inbox position seen."""
     inbox: dict[str, Message] = field(default_factory=dict)
     interceptors: tuple[Interceptor, ...] = INTERCEPTORS
+    lookup: ReferencesResolved | None = None
+    """What the references of one prompt came to; only until it is committed."""
 
     def apply(self, entry: LogEntry) -> None:
         self.fold.apply(entry)
@@ -58,6 +62,8 @@ class PodState:
     def forget(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
             self.inbox.pop(message_id, None)
+            if self.lookup is not None and self.lookup.message_id == message_id:
+                self.lookup = None
 
     @property
     def messages(self) -> list[Message]:
@@ -94,6 +100,27 @@ class PodState:
     def steers(self) -> list[Message]:
         """Prompts that go into the running run."""
         return [m for m in self.inbox.values() if m.kind == "prompt" and m.body.get("when_busy") == "steer"]
+
+    def leading(self) -> Message | None:
+        """The prompt, answer or `resume` that opens the next run; None when notices or PodEvents do."""
+        prompts = [m for m in self.messages if m.kind == "prompt"]
+        urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
+        if urgent:
+            return urgent[0]
+        if self.fold.question is not None:
+            answer = next((m for m in self.messages if answers(self.fold, m)), None)
+            earlier = prompts[0] if prompts else None
+            if answer is not None and (earlier is None or answer.position <= earlier.position):
+                return answer
+            return earlier or answer
+        if prompts:
+            return prompts[0]
+        return self.aimed("resume") if self.fold.outcome == "errored" else None
+
+    def looked_up(self, message: Message) -> Resolved | None:
+        """What the references of this prompt came to, if they are looked up."""
+        found = self.lookup
+        return found.resolved if found is not None and found.message_id == message.message_id else None
 
     def controls(self) -> list[Message]:
         return [m for m in self.inbox.values() if is_control(m)]

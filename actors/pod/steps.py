@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from actors.pod import referring
 from actors.pod.asking import ask_clarify, ask_permission, clarified
 from actors.pod.calls import CallBoard, behind_question, wait_directive
-from actors.pod.endings import Commit, Ending
+from actors.pod.endings import Commit, Ending, segments_of
+from actors.pod.instructions import ResolveReferences
 from actors.pod.openings import add_gap
 from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.state import PodState
@@ -129,6 +131,23 @@ def cut_calls(
         return index in fresh or (permit is not None and permit.seq > opened_head)
 
     return tuple(i for i in open_calls if not again(i) and not idempotent(message.calls[i].name))
+
+
+def before_prompt(state: PodState) -> Step | ResolveReferences | None:
+    """The step before a prompt with references is taken in: look them up, or give back what cannot be carried out.
+    None: nothing is in the way."""
+    message = referring.next_prompt(state)
+    if message is None:
+        return None
+    found = state.looked_up(message)
+    if found is None:
+        return ResolveReferences(message.message_id, segments_of(message))
+    if found.refused is None:
+        return None
+    commit = referring.refuse(state, message, found.refused)
+    if referring.leaves_nothing_to_ask(state, message):
+        return End(Ending("finished"), commit)
+    return Write(commit)
 
 
 def _items(request_id: str, kept: Sequence[AssistantItem]) -> list[LogEntry]:

@@ -15,9 +15,11 @@ from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
+from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.references.resolver import Library
 from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
 from orchestrator.directory.alerts import AlertBook
 from session_store.backends.memory import MemoryStore
@@ -67,6 +69,9 @@ class LocalParts:
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
         return build_toolbox(config.tools, children, GuardPool(lease=4.0))
+
+    def references(self, config: PodConfig) -> References:
+        return Library(Place(config.workspace, config.scope), str(self.folder / "memory"))
 
     def spill_folder(self, session: str) -> str:
         return str(self.folder / "spill" / session)
