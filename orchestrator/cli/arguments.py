@@ -57,6 +57,9 @@ def _add_working(commands: Any) -> None:
 
 
 def _add_looking(commands: Any) -> None:
+    attach = _add(commands, "attach", "attach:attach", "watch and steer a Pod on the whole screen")
+    attach.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}; without it: the root that was busy last")
+
     ps = _add(commands, "ps", "ps:ps", "list Pods", json_help="a JSON array")
     ps.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"only these: {', '.join(STATUSES)}")
     ps.add_argument("--waiting", action="store_true", help="only those that wait for a person, with their questions")

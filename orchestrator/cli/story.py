@@ -127,6 +127,11 @@ def problem_words(error: Any) -> str:
     return f"{error.get('message') or ''} ({error.get('type')})".strip()
 
 
+def without_command(summary: str) -> str:
+    """Shell's summary begins with the command, which stands before it already."""
+    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
+
+
 def _segment_start(entry: Entry) -> list[Told]:
     config = entry.get("config") or {}
     model = config.get("model") or {}
