@@ -7,46 +7,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
+from actors.pod.facts import pod_facts
 from actors.pod.hooks import PodHooks, pod_view
 from actors.pod.live import LiveLog
 from actors.pod.lookup import look_up
+from actors.pod.parts import PodParts, tool_context
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
 from actors.protocol.hooks import PodView
 from actors.protocol.live import TOOL_BLOCK
-from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
-from actors.protocol.references import References
-from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
+from actors.protocol.model import GrowingHistory, ModelError, ModelRequest
+from actors.protocol.tools import ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage, Problem
-from session_store.requests import Append, Pending, Release
+from session_store.reading import decoded
+from session_store.requests import Append, Pending, Read, Release
+from session_store.restore import restore
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
 SETTLED = (do.ResolveReferences, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
-
-
-@dataclass(frozen=True, slots=True)
-class PodParts:
-    """One Pod's own parts. Folders are resolved."""
-
-    model: Model
-    toolbox: Toolbox
-    references: References
-    workspace: Path
-    spill: Path
-    forbidden: tuple[Path, ...]
-    hidden: tuple[Path, ...]
 
 
 class PodDriver:
@@ -127,6 +116,8 @@ class PodDriver:
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
                 _cut_off(self._calls)
+            case do.Restore():
+                self._spawn(self._restore())
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -168,6 +159,15 @@ class PodDriver:
             self._forget_live(order.entries)
             self._tell_end(order.entries)
             self.post(st.Appended(order.batch_id, reply))
+
+    async def _restore(self) -> None:
+        try:
+            found = await self._shared.store.execute(Read(self._who.session))
+            entries = decoded(self._who.session, found.entries)
+        except (StoreUnavailable, Refused) as error:
+            self.post(st.RestoreFailed(str(error)))
+        else:
+            self.post(st.Restored(restore(entries), pod_facts(entries, self._who.parent_id)))
 
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
         """What is in the log is not live any more."""
@@ -266,29 +266,9 @@ class PodDriver:
         self.post(st.CallsFinished(outcomes))
 
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
-        state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
-        permit = facts.permits.permit_for(message.seq, index)
-        return ToolContext(
-            key=CallKey(self._who.session, message.seq, index),
-            call_id=message.calls[index].call_id,
-            run_id=state.fold.run_id or "",
-            epoch=self._who.generation,
-            pod_name=self._who.name,
-            workspace=self._parts.workspace,
-            scope=state.config.scope,
-            seen=dict(facts.seen),
-            output=lambda text: self.live.text(message.request_id, block, text),
-            spill=self._parts.spill,
-            forbidden=self._parts.forbidden,
-            hidden=self._parts.hidden,
-            heard=frozenset(facts.heard),
-            read_positions=dict(facts.read_positions),
-            concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
-            lent=facts.lent,
-            permitted=None if permit is None else permit.subject,
-            grants=frozenset(facts.permits.grants),
-        )
+        bare = tool_context(self.machine.state, self._parts, message, index)
+        return replace(bare, output=lambda text: self.live.text(message.request_id, block, text))
 
     async def _look(self) -> None:
         try:

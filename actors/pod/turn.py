@@ -1,7 +1,8 @@
 """The turn machine: stimulus in, instructions out. No Ray, no I/O, no clock, no randomness.
 
 It decides by level, not by edge: `_advance` looks at the folds of what is committed and at the inbox, and says the one
-next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged.
+next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged; after a rewind it
+is folded anew from the log (`Restored`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from actors.pod.endings import (
 )
 from actors.pod.facts import PodFacts
 from actors.pod.openings import add_gap, open_run, void
+from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import Invoke, LogEntry, RunEnd, ToolResults
+from session_store.entries import Invoke, LogEntry, Rewound, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
@@ -107,6 +109,11 @@ class TurnMachine:
                 self._follow(self._answered(stimulus))
             case st.CallsFinished(outcomes):
                 self._calls_finished(outcomes)
+            case st.Restored(state, facts):
+                self.state.history, self.state.fold, self.state.facts = state.history, state.status, facts
+                self._advance()
+            case st.RestoreFailed(reason):
+                self._do(do.Quit("store", reason), Phase.GONE)
             case st.DeadlinePassed(run_id):
                 self._cut_short(run_id, OUT_OF_TIME)
             case st.RunHalted(run_id, problem):
@@ -155,6 +162,8 @@ class TurnMachine:
             self._append(void(state, controls))
         elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
             self._end(cancel_run(state, "interrupt"))
+        elif (order := state.rewind) is not None:
+            self._append(rewind(state, order))
         elif starts_run(state.fold, state.messages):
             if not self._look_up():
                 self._append(open_run(state, self._next_id("run")))
@@ -164,18 +173,12 @@ class TurnMachine:
     def _look_up(self) -> bool:
         """Deal with the references of the prompt that comes next. False: it can be taken in as it is."""
         step = steps.before_prompt(self.state)
-        match step:
-            case None:
-                return False
-            case do.ResolveReferences():
-                self._do(step, Phase.RESOLVING)
-                self._resolving = step.message_id
-            case _:
-                self._follow(step)
-        return True
-
-    def _no_use_resolving(self) -> bool:
-        return self._late is not None or referring.overtaken(self.state, self._resolving)
+        if isinstance(step, do.ResolveReferences):
+            self._resolving = step.message_id
+            self._do(step, Phase.RESOLVING)
+        elif step is not None:
+            self._follow(step)
+        return step is not None
 
     def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
         self._aborting = False
@@ -194,9 +197,10 @@ class TurnMachine:
         order = self.state.order()
         if self.phase is Phase.RESTING:
             self._advance()
-        elif self.phase is Phase.RESOLVING and not self._aborting and self._no_use_resolving():
-            self._aborting = True
-            self._out.append(do.AbortResolving(self._resolving))
+        elif self.phase is Phase.RESOLVING and not self._aborting:
+            if self._late is not None or referring.overtaken(self.state, self._resolving):
+                self._aborting = True
+                self._out.append(do.AbortResolving(self._resolving))
         elif self.phase is Phase.REQUESTING and not self._aborting and (order is not None or self._late):
             self._aborting = True
             self._out.append(do.AbortRequest(self._request or ""))
@@ -321,7 +325,9 @@ class TurnMachine:
         hinted = tuple(dict.fromkeys((*(d.session for d in flight.deliveries), *reply.cascaded)))
         if hinted:
             self._out.append(do.Hint(hinted))
-        if self.phase is Phase.COMMITTING:
+        if any(isinstance(e, Rewound) for e in flight.entries):
+            self._do(do.Restore(), Phase.RESTORING)
+        elif self.phase is Phase.COMMITTING:
             self._advance()
         else:
             self._go_on_calling()

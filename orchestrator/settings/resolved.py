@@ -9,7 +9,7 @@ from pathlib import Path
 from actors.protocol.config import ModelSpec
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.hooks import HookUnusable, load
-from orchestrator.runtime import HookSettings, Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import HookSettings, Limits, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -98,15 +98,6 @@ class Settings:
         keys += [f"profiles.{name}.planning" for name, p in tables.profiles.items() if p.planning != "none"]
         return tuple(keys)
 
-    def check_permissions(self) -> None:
-        """Raises `SettingsError` for permission rules: nothing judges calls by them yet, and who wrote them relies on
-        them."""
-        source = str(self.file) if self.file is not None else "settings"
-        for name, profile in self.tables.profiles.items():
-            if any(profile.permissions.model_dump().values()):
-                key, problem = f"profiles.{name}.permissions", "this version does not judge tool calls by rules yet."
-                raise SettingsError(source, key, problem, "Leave tools out of `tools` instead.")
-
     def check_hooks(self) -> None:
         """Raises `SettingsError` for a hook of the settings that cannot be loaded: who named it relies on it."""
         source = str(self.file) if self.file is not None else "settings"
@@ -162,5 +153,11 @@ def _profile(name: str, table: ProfileTable) -> ProfileSpec:
         planning=table.planning,
         workspace=table.workspace,
         limits=Limits(**table.limits.model_dump()),
-        permissions={kind: rules for kind, rules in table.permissions.model_dump().items() if rules},
+        permissions=PermissionSpec(
+            tuple(table.permissions.allow),
+            tuple(table.permissions.deny),
+            tuple(table.permissions.ask),
+            table.permissions.bypass,
+            table.permissions.away,
+        ),
     )
