@@ -263,6 +263,7 @@ class PodDriver:
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
             lent=facts.lent,
+            tasks=facts.planning.now.tasks,
         )
 
     async def _look(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from actors.protocol.task_log import TaskFold
 from actors.protocol.tools import FileSeen
 from session_store.entries import (
     AssistantItems,
@@ -69,6 +70,8 @@ class PodFacts:
     """Children whose conclusion a WaitForPods result listed or that ended a wait."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
+    planning: TaskFold = field(default_factory=TaskFold)
+    """The task list, and how long nobody has looked after it."""
     _last_request: str = ""
     _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
@@ -78,6 +81,7 @@ class PodFacts:
 
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
+        self.planning.apply(entry)
         if isinstance(entry, CONTINUING) and self._paused_at is not None:
             self.run_started += entry.ts - self._paused_at
             self._paused_at = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.pod.endings import Commit, late_answers, segments_of
 from actors.pod.interceptors import gap
+from actors.pod.reminder import reminder
 from actors.pod.state import PodState
 from session_store.entries import Invoke, QuestionClosed, Served, UserInput
 from session_store.items import Segment
@@ -33,6 +34,7 @@ def open_run(state: PodState, run_id: str) -> Commit:
         commit.add(Invoke(run_id, _wake_kind(state), served))
     commit.add(*found.entries)
     commit.consumes.extend(found.consumes)
+    _remind(state, commit)
     return commit
 
 
@@ -43,12 +45,20 @@ def void(state: PodState, controls: list[Message]) -> Commit:
 
 
 def add_gap(state: PodState, commit: Commit) -> bool:
-    """Add what comes before the next request: steering prompts, notices, PodEvents. Whether there were any."""
+    """Add what comes before the next request: steering prompts, notices, PodEvents, the reminder. Whether any came."""
     found = gap(state.fold, state.messages)
     steers = state.steers()
     commit.add(*(user_input(m) for m in steers), *found.entries)
     commit.consumes.extend([*(m.message_id for m in steers), *found.consumes])
-    return bool(steers or found.consumes)
+    return _remind(state, commit) or bool(steers or found.consumes)
+
+
+def _remind(state: PodState, commit: Commit) -> bool:
+    """Put a reminder that is due at the end of the commit. Its id is that of the place: the head only grows."""
+    found = reminder(state.facts.planning.now, commit.entries, state.config, f"reminder:{state.head}")
+    if found is not None:
+        commit.add(found)
+    return found is not None
 
 
 def user_input(message: Message, answers_id: str | None = None) -> UserInput:

@@ -118,13 +118,15 @@ def test_an_empty_list_names_the_home_that_was_looked_at(
 def test_the_doctor_refuses_rules_and_names_settings_without_effect(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "polypod.toml").write_text('[profiles.default]\nplanning = "todo"\npermissions = { ask = ["Shell"] }\n')
+    (home / "polypod.toml").write_text(
+        '[memory]\nlanguage = "ja"\n[profiles.default]\npermissions = { ask = ["Shell"] }\n'
+    )
     done = subprocess.run(
         [*COMMAND, "--home", str(home), "doctor"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "note  settings  profiles.default.planning" in done.stdout
+    assert "note  settings  memory.language" in done.stdout
     assert "wrong settings" in done.stdout
     assert "profiles.default.permissions" in done.stdout
 

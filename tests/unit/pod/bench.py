@@ -13,8 +13,9 @@ from actors.pod import stimuli as st
 from actors.pod.facts import PodFacts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.model import ModelReply, StopReason, Usage
+from actors.protocol.tasks import Face
 from actors.protocol.tools import ToolOutcome
 from session_store.backends.memory import MemoryStore
 from session_store.entries import (
@@ -70,6 +71,8 @@ class Bench:
         max_wakes: int = 1000,
         log: tuple[LogEntry, ...] = (),
         opened: bool = True,
+        planning: Face = "none",
+        reminder: ReminderRule | None = None,
     ) -> None:
         self.now = 1_000_000
         self.store = MemoryStore(lambda: self.now)
@@ -87,6 +90,8 @@ class Bench:
             parent_id=PARENT if parent else None,
             limits=limits or RunLimits(),
             max_wakes=max_wakes,
+            planning=planning,
+            reminder=reminder or ReminderRule(),
         )
         start = SegmentStart(POD, self.config.plain(), "Work.", (), 1)
         self.store.execute(Create(POD, "t", "make", start, (), "worker", above))
