@@ -15,7 +15,7 @@ from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.model import ModelReply, StopReason, Usage
-from actors.protocol.tasks import Face
+from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS, Face
 from actors.protocol.tools import ToolOutcome
 from session_store.backends.memory import MemoryStore
 from session_store.entries import (
@@ -52,7 +52,7 @@ from session_store.restore import restore
 from session_store.rows import PodRow
 
 POD, PARENT = "pod-1", "parent-1"
-IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod")
+IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod", *TASK_TOOLS, *TODO_TOOLS)
 DONE = ToolOutcome("ok", "Done.")
 
 
