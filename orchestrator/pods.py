@@ -29,7 +29,8 @@ WIRE_VERSION = 1
 DEFAULT_PROFILE = "default"
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
-ALL_TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *TASK_TOOLS, *TODO_TOOLS)
+ASKING_TOOLS = ("clarify",)
+ALL_TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS, *TASK_TOOLS, *TODO_TOOLS)
 """Every tool that a profile may name."""
 
 ToolCatalogue = Callable[[tuple[str, ...]], tuple[ToolSpec, ...]]
@@ -167,7 +168,7 @@ def tools_of(profile: ProfileSpec) -> tuple[Face, tuple[str, ...]]:
     """
     if profile.tools is None:
         face = profile.planning or "tasks"
-        return face, (*FILE_TOOLS, *CHILD_TOOLS, *FACE_TOOLS[face])
+        return face, (*FILE_TOOLS, *CHILD_TOOLS, *FACE_TOOLS[face], *ASKING_TOOLS)
     named: Face = next((f for f, tools in FACE_TOOLS.items() if not {*tools}.isdisjoint(profile.tools)), "none")
     if profile.planning is None:
         return named, profile.tools

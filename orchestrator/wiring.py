@@ -21,9 +21,11 @@ from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
+from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.references.resolver import Library
 from actors.tools.registry import UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
@@ -95,6 +97,9 @@ class PodParts:
             return build_toolbox(config.tools, children, guard)
         except UnknownTools as error:  # made by another version: this one cannot run it
             raise ModelError("settings", f"{error}: this polypod does not have them") from error
+
+    def references(self, config: PodConfig) -> References:
+        return Library(Place(config.workspace, config.scope), self._memory, (self._home,))
 
     def prepare_endpoints(self, specs: Iterable[ModelSpec]) -> None:
         """Build the models that speak to a server: their HTTP client takes half a second to import."""

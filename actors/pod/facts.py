@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from actors.pod.permits import Permits
 from actors.protocol.task_log import TaskFold
 from actors.protocol.tools import FileSeen
 from session_store.entries import (
@@ -15,6 +16,7 @@ from session_store.entries import (
     LlmUsage,
     LogEntry,
     Outcome,
+    QuestionClosed,
     Rewound,
     RunEnd,
     SystemItems,
@@ -72,6 +74,7 @@ class PodFacts:
     seen: dict[str, FileSeen] = field(default_factory=dict)
     planning: TaskFold = field(default_factory=TaskFold)
     """The task list, and how long nobody has looked after it."""
+    permits: Permits = field(default_factory=Permits)
     _last_request: str = ""
     _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
@@ -82,7 +85,8 @@ class PodFacts:
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
         self.planning.apply(entry)
-        if isinstance(entry, CONTINUING) and self._paused_at is not None:
+        self.permits.apply(entry)
+        if isinstance(entry, (*CONTINUING, QuestionClosed)) and self._paused_at is not None:
             self.run_started += entry.ts - self._paused_at
             self._paused_at = None
         match entry:
@@ -165,7 +169,8 @@ class PodFacts:
             self.failed += 1
         self.work_open &= not self.concludes_with(entry.outcome, entry.error)
         self._awaited = frozenset(entry.waits_for or ())
-        self._paused_at = entry.ts if entry.outcome == "paused" else None
+        asks = entry.outcome == "waiting_on_user" and self.permits.asked is not None
+        self._paused_at = entry.ts if entry.outcome == "paused" or asks else None
         self._rests_unfinished = entry.outcome in ("waiting_on_children", "waiting_on_user")
         if entry.outcome in ("cancelled", "withdrawn"):  # the same commit cancels the children
             for child in self.children.values():

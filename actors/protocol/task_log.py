@@ -9,22 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from actors.protocol.tasks import (
-    WRITING_TOOLS,
-    Face,
-    TaskChange,
-    TaskList,
-    capped,
-    read_change,
-    shown_id,
-    shown_status,
-)
+from actors.protocol.system_items.reminder import REMINDER
+from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT, TaskSnapshot
+from actors.protocol.tasks import WRITING_TOOLS, Face, TaskChange, TaskList, read_change, task_plain
 from session_store.entries import AssistantItems, LogEntry, Rewound, SegmentStart, SystemItems, ToolResults
 from session_store.items import SystemItem, SystemMessage, ToolResult
-
-SNAPSHOT = "task_snapshot"
-REMINDER = "reminder"
-_SNAPSHOT_LINE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,9 @@ def advance(standing: Standing, entry: LogEntry) -> Standing:
         case SystemItems(items=items):
             return _with_items(standing, items)
         case SegmentStart(history=history):
-            return _with_items(standing, [i.item for i in history if isinstance(i, SystemMessage)], (SNAPSHOT,))
+            return _with_items(
+                standing, [i.item for i in history if isinstance(i, SystemMessage)], (TASK_SNAPSHOT.name,)
+            )
         case _:
             return standing
 
@@ -106,27 +97,16 @@ def snapshot_item(tasks: TaskList, face: Face, item_id: str) -> SystemItem:
 
     Whoever starts a segment whose history holds an older snapshot writes a new one, also of an empty list.
     """
-    rows = [
-        f"{shown_id(t, face)} [{shown_status(t.status, face)}] {one_line(t.subject, _SNAPSHOT_LINE)}"
-        for t in tasks.tasks
-    ]
-    text = "\n".join(["The task list of this session as it stands:", *rows]) if rows else "The task list is empty."
-    inside = text.replace("</task-snapshot", "<\\/task-snapshot")  # content must not end its own frame
-    return SystemItem(SNAPSHOT, item_id, tasks.plain(), f"<task-snapshot>\n{inside}\n</task-snapshot>")
-
-
-def one_line(text: str, limit: int) -> str:
-    """The text on one line of at most `limit` characters; a cut is marked."""
-    return capped(" ".join(text.split()), limit)
+    return TASK_SNAPSHOT.item(item_id, TaskSnapshot(tuple(map(task_plain, tasks.tasks)), tasks.next_id, face))
 
 
 def _with_items(
-    standing: Standing, items: Iterable[SystemItem], kinds: tuple[str, ...] = (SNAPSHOT, REMINDER)
+    standing: Standing, items: Iterable[SystemItem], kinds: tuple[str, ...] = (TASK_SNAPSHOT.name, REMINDER.name)
 ) -> Standing:
     for item in items:
         if item.kind not in kinds:
             continue
-        if item.kind == REMINDER:
+        if item.kind == REMINDER.name:
             standing = replace(standing, since_reminder=0)
         elif (tasks := TaskList.read(item.payload)) is not None:
             standing = replace(standing, tasks=tasks)

@@ -101,16 +101,17 @@ class TaskList:
         return TaskList((*kept, *(t for t in put.values() if t.taskid not in gone)), next_id)
 
     def plain(self) -> dict[str, Json]:
-        """Lossless, for a `task_snapshot`."""
+        """Lossless, as the payload of a `task_snapshot` holds it."""
         return {"tasks": [task_plain(t) for t in self.tasks], "next": self.next_id}
 
     @classmethod
     def read(cls, plain: Json) -> TaskList | None:
         """The inverse of `plain`; None when the shape is not that of a list."""
-        tasks = _read_tasks(plain.get("tasks")) if isinstance(plain, dict) else None
-        if tasks is None or not isinstance(plain.get("next"), int):
+        tasks = read_tasks(plain.get("tasks")) if isinstance(plain, dict) else None
+        next_id = plain.get("next", 0) if isinstance(plain, dict) else None
+        if tasks is None or not isinstance(next_id, int):
             return None
-        return cls(tasks, plain["next"])
+        return cls(tasks, max((1, next_id, *(t.taskid + 1 for t in tasks))))
 
 
 def shown_id(task: Task, face: Face) -> int | str:
@@ -137,6 +138,11 @@ def capped(text: str, limit: int = TEXT_LIMIT) -> str:
     return text if len(text) <= limit else text[: max(0, limit - len(CUT_MARK))] + CUT_MARK
 
 
+def one_line(text: str, limit: int) -> str:
+    """The text on one line of at most `limit` characters; a cut is marked."""
+    return capped(" ".join(text.split()), limit)
+
+
 def task_plain(task: Task) -> dict[str, Json]:
     plain: dict[str, Json] = {"taskid": task.taskid, "status": task.status, "subject": task.subject}
     if task.description:
@@ -150,13 +156,14 @@ def read_change(plain: Json) -> TaskChange | None:
     """A change as `TaskChange.data` tells it under `tasks`; None for any other shape."""
     if not isinstance(plain, dict) or not isinstance(plain.get("next"), int):
         return None
-    put, dropped = _read_tasks(plain.get("put")), plain.get("dropped", [])
+    put, dropped = read_tasks(plain.get("put")), plain.get("dropped", [])
     if put is None or not isinstance(dropped, list) or not all(isinstance(d, int) for d in dropped):
         return None
     return TaskChange(put, plain["next"], plain.get("whole") is True, tuple(dropped))
 
 
-def _read_tasks(plain: Json) -> tuple[Task, ...] | None:
+def read_tasks(plain: Json) -> tuple[Task, ...] | None:
+    """A list of what `task_plain` gives; None for any other shape, and for an id that comes twice."""
     if not isinstance(plain, list):
         return None
     tasks = tuple(t for t in map(_read_task, plain) if t is not None)

@@ -45,7 +45,8 @@ class ToolContext:
     which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
     in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
     folders that children have to write in until their conclusion stands in this log. `tasks` is the task list of this
-    log, with what earlier calls of the same reply did to it.
+    log, with what earlier calls of the same reply did to it. `permitted` is the subject that a person allowed this very
+    call with, `grants` are those allowed for the session (`PermissionAsk.subject`).
     """
 
     key: CallKey
@@ -65,6 +66,16 @@ class ToolContext:
     concluded: frozenset[str] = frozenset()
     lent: tuple[str, ...] = ()
     tasks: TaskList = field(default_factory=TaskList)
+    permitted: str | None = None
+    grants: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAsk:
+    """What a person is asked before a call may run. `subject`: tool and resolved argument, what a grant covers."""
+
+    question: str
+    subject: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +87,15 @@ class ToolOutcome:
     a Pod (the head of its log when it was sent), `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids],
     "mode"}` when the run shall wait, `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read":
     {"pod_id", "to"}}` for a ReadPodOutput, `{"tasks": {"put", "next", …}}` for a change of the task list
-    (`actors.protocol.tasks.TaskChange`), `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
+    (`actors.protocol.tasks.TaskChange`), `{"exit_code"}` for a Shell, `{"question": {"question", "choices"}}` when the
+    run shall ask. With `asks` the call was not run and this is no result yet: a person decides first.
     """
 
     status: ResultStatus
     summary: str
     content: str | None = None
     data: dict[str, Json] | None = None
+    asks: PermissionAsk | None = None
 
 
 class Tool(Protocol):

@@ -6,11 +6,14 @@ import pytest
 
 from actors.protocol.config import ReminderRule
 from actors.protocol.tasks import Face
-from orchestrator.gateway.views import entry_frames
+from orchestrator.events import SystemItemEvent
+from orchestrator.gateway.views import entry_events
 from session_store.entries import SystemItems
 from session_store.messages import Message
 from session_store.restore import restore
 from tests.unit.pod.planner import Planner
+
+DEFAULT = ReminderRule(8, 8)
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Case:
 
     script: str
     reminded: tuple[int, ...]
-    rule: ReminderRule = ReminderRule(8, 8)
+    rule: ReminderRule = DEFAULT
     face: Face = "tasks"
 
 
@@ -122,7 +125,10 @@ def test_K04_notices_first_the_reminder_last_and_the_same_bytes_after_a_restore(
     assert [e.items[0].kind for e in committed] == ["notification", "notification", "pod_event", "reminder"]
     seqs = [e.seq for e in committed]
     assert seqs == list(range(seqs[0], seqs[0] + 4))
-    assert [entry_frames(e).count(b"event: system_item") for e in committed] == [1, 1, 1, 1]
+    events = [event for e in committed for event in entry_events(e)]
+    assert [(e.kind, e.body) for e in events if isinstance(e, SystemItemEvent)] == [
+        (e.items[0].kind, e.items[0].body) for e in committed
+    ]
     held = planner.machine.state.history.items
     assert restore(planner.entries).history.items == held
     planner.reopen()
@@ -173,7 +179,7 @@ def test_it_names_the_active_tasks_in_the_words_of_the_task_tools() -> None:
         ]
     }
     assert item.body.startswith("<system-reminder>\n")
-    assert item.body.endswith("\n1 [inprogress] work\n2 [pending] more\n</system-reminder>")
+    assert item.body.endswith("\n- 1 [inprogress] work\n- 2 [pending] more\n</system-reminder>")
     assert "TaskUpdate" in item.body
     assert "todo" not in item.body
 
@@ -182,5 +188,5 @@ def test_it_names_the_open_items_in_the_words_of_todo() -> None:
     planner = Planner("todo").play("w" + "." * 10)
     (item,) = planner.reminders
     assert item.payload == {"tasks": [{"taskid": "a", "status": "in_progress", "subject": "work"}]}
-    assert item.body.endswith("\na [in_progress] work\n</system-reminder>")
+    assert item.body.endswith("\n- a [in_progress] work\n</system-reminder>")
     assert "Task" not in item.body

@@ -1,4 +1,4 @@
-"""The task list of a session as its log tells it: what counts, what does not, restarts, rewinds, snapshots (K08–K11)."""
+"""A session's task list as its log tells it: what counts, what does not, restarts, rewinds, snapshots (K08–K11)."""
 
 import json
 from collections.abc import Iterable
@@ -168,5 +168,5 @@ def test_a_rewind_takes_the_list_and_the_count_back() -> None:
 
 
 def test_a_list_read_back_from_a_payload_of_another_shape_is_none() -> None:
-    for payload in ({}, {"tasks": []}, {"tasks": "all", "next": 1}, {"tasks": [{}], "next": 1}, []):
+    for payload in ({}, {"tasks": [], "next": "1"}, {"tasks": "all", "next": 1}, {"tasks": [{}], "next": 1}, []):
         assert TaskList.read(payload) is None
