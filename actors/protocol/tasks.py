@@ -114,6 +114,11 @@ class TaskList:
         return cls(tasks, max((1, next_id, *(t.taskid + 1 for t in tasks))))
 
 
+def face_in(config: Mapping[str, Json]) -> Face:
+    """The planning face in a session's config as the catalogue keeps it; `none` where it says nothing."""
+    return next((face for face in FACE_TOOLS if face == config.get("planning")), "none")
+
+
 def shown_id(task: Task, face: Face) -> int | str:
     """A task's id in the words of a face."""
     if face == "todo":
