@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.tasks import Face
 from orchestrator.directory.settings import DirectorySettings
 
 
@@ -37,16 +37,17 @@ class PermissionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSpec:
-    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all that the planning face allows.
+    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all, with those of the planning face.
 
-    `system_prompt` None: the built-in one. `workspace` None: that of the caller or of the owner.
+    `planning` None: the face whose tools `tools` names, and `tasks` where that is None too. `system_prompt` None: the
+    built-in one. `workspace` None: that of the caller or of the owner.
     """
 
     name: str
     model: str | None = None
     system_prompt: str | None = None
     tools: tuple[str, ...] | None = None
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face | None = None
     workspace: str | None = None
     limits: Limits = field(default_factory=Limits)
     permissions: PermissionSpec = field(default_factory=PermissionSpec)
@@ -62,3 +63,4 @@ class RuntimeSettings:
     workspace: str
     memory_root: str
     default_model: str | None = None
+    reminder: ReminderRule = field(default_factory=ReminderRule)

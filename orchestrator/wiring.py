@@ -31,7 +31,7 @@ from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
-from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.pods import ALL_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -133,7 +133,7 @@ class PodParts:
 
     def _rehearse(self, settings: RuntimeSettings) -> None:
         """Import and build now, while no Pod waits, what its first binding would: 0.2 s of work."""
-        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=(*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))
+        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=ALL_TOOLS)
         self.toolbox(PodConfig.read(config.plain()), _NoChildren())
         for spec in settings.models.values():
             with suppress(ModelError):  # who runs a Pod on it meets the same and tells
@@ -156,7 +156,7 @@ class PartsFactory:
 
     def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
         parts = PodParts(shell, self.settings, self.home)
-        tool_specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, now that no Pod waits
+        tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
         return parts, parts.feed_guards
 

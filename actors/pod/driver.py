@@ -292,6 +292,7 @@ class PodDriver:
             lent=facts.lent,
             permitted=None if permit is None else permit.subject,
             grants=frozenset(facts.permits.grants),
+            tasks=facts.planning.now.tasks,
         )
 
     async def _look(self) -> None:

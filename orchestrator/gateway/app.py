@@ -26,6 +26,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/pods", pods.show_all),
     ("GET", POD, pods.show),
     ("GET", f"{POD}/log", pods.log),
+    ("GET", f"{POD}/tasks", pods.tasks),
     ("GET", f"{POD}/result", pods.result),
     ("GET", f"{POD}/events", events.of_pod),
     ("POST", f"{POD}/messages", messages.prompt),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.runtime import Limits, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
@@ -67,6 +67,7 @@ class Settings:
             workspace=str(self.folder),
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
+            reminder=ReminderRule(**tables.reminder.model_dump()),
         )
 
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
@@ -91,10 +92,8 @@ class Settings:
     def without_effect(self) -> tuple[str, ...]:
         """Keys that somebody has set and no part of this version acts on."""
         tables = self.tables
-        sections = {"memory": tables.memory, "compaction": tables.compaction, "reminder": tables.reminder}
-        keys = [f"{section}.{key}" for section, table in sections.items() for key in sorted(table.model_fields_set)]
-        keys += [f"profiles.{name}.planning" for name, p in tables.profiles.items() if p.planning != "none"]
-        return tuple(keys)
+        sections = {"memory": tables.memory, "compaction": tables.compaction}
+        return tuple(f"{section}.{key}" for section, t in sections.items() for key in sorted(t.model_fields_set))
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""

@@ -16,6 +16,7 @@ from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
+from actors.protocol.tasks import TASK_TOOLS
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -32,7 +33,7 @@ from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import ClaimDirectory, Create, Deliver, Parent, PodRow, Query, Read
 
-TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
+TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *TASK_TOOLS, *ASKING_TOOLS)
 
 
 class SystemClock:
@@ -168,6 +169,7 @@ class LocalPods:
             model=ModelSpec("scripted", "scripted"),
             workspace=str(self.folder.resolve()),
             tools=TOOLS,
+            planning="tasks",
             limits=RunLimits(**limits),  # type: ignore[arg-type]
         )
         messages = () if prompt is None else (self.prompt(prompt, f"m{self._count}-0"),)
