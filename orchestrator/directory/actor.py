@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -16,6 +16,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from actors.pod.actor import NAMESPACE, PodActor, PodActorSetup
 from actors.protocol.ids import Clock, Ids
 from actors.protocol.tools import SpawnOrder
+from orchestrator.directory import actions as do
 from orchestrator.directory import facts as at
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
@@ -256,6 +257,11 @@ class DirectoryActor:
             actor_id, found = self._service.where(session)
         actor = None if actor_id is None else PREFIX + actor_id
         return {"actor": actor, "generation": found, "blocked": self._service.table.blocked.get(session)}
+
+    async def alert(self, session: str, level: Literal["info", "warning", "error"], code: str, message: str) -> None:
+        """Keep what another actor has to tell people."""
+        await self.ready()
+        self._service.alert(do.RaiseAlert(level, code, session, message))
 
     async def process(self) -> tuple[int, str]:
         """The process id and its start time, also while the Directory is not ready yet."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actors.protocol.config import ModelSpec
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, MemorySpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -67,6 +67,7 @@ class Settings:
             workspace=str(self.folder),
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
+            memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
         )
 
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
@@ -91,7 +92,7 @@ class Settings:
     def without_effect(self) -> tuple[str, ...]:
         """Keys that somebody has set and no part of this version acts on."""
         tables = self.tables
-        sections = {"memory": tables.memory, "compaction": tables.compaction, "reminder": tables.reminder}
+        sections = {"compaction": tables.compaction, "reminder": tables.reminder}
         keys = [f"{section}.{key}" for section, table in sections.items() for key in sorted(table.model_fields_set)]
         keys += [f"profiles.{name}.planning" for name, p in tables.profiles.items() if p.planning != "none"]
         return tuple(keys)
