@@ -17,7 +17,7 @@ from actors.extractor.driver import Extractor
 from session_store.entries import Rewound, SegmentEnd, SegmentStart
 from tests.support.extraction import GOOD, ExtractionWorld, Growing, line
 
-ACTS = {"run": 30, "rewind": 10, "compact": 8, "offer": 24, "kill": 14, "second": 6, "wait": 20}
+ACTS = {"run": 30, "rewind": 24, "compact": 8, "offer": 24, "kill": 14, "second": 6, "wait": 20}
 THRESHOLD = 5_000
 
 
@@ -83,10 +83,12 @@ class Story:
         self.inputs: list[tuple[int, int]] = []
 
     async def play(self) -> None:
-        for _ in range(self.rng.randint(10, 60)):
+        for _ in range(self.rng.randint(10, 90)):
             act = self.rng.choices(list(ACTS), list(ACTS.values()))[0]
             self.trace.append(f"{act} at {self.session.head}")
             await self._act(act)
+            for _ in range(self.rng.randrange(8)):
+                await asyncio.sleep(0)
             for process in [p for p in self.processes if p.dying()]:
                 await self._bury(process)
         await self._come_to_rest()
