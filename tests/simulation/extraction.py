@@ -9,16 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from actors.extractor.activity import Activity
 from actors.extractor.driver import Extractor
-from session_store.entries import Rewound, SegmentEnd, SegmentStart
-from tests.support.extraction import GOOD, ExtractionWorld, Growing, line
+from actors.extractor.schema import TOOL
+from actors.protocol.live import LiveSink
+from actors.protocol.model import ModelReply, ModelRequest, Usage
+from session_store.entries import Rewound, SegmentEnd, SegmentStart, UserInput
+from session_store.items import Text, ToolCall
+from tests.support.extraction import EMPTY, ExtractionWorld, Growing, ListeningModel, line
 
 ACTS = {"run": 30, "rewind": 24, "compact": 8, "offer": 24, "kill": 14, "second": 6, "wait": 20}
 THRESHOLD = 5_000
+NUMBER = re.compile(r"ask-(\d+)-")
+
+
+class Echo(ListeningModel):
+    """A worker that records an attempt for every number it is shown; now and then it answers prose first."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__([line()])
+        self._rng = rng
+
+    async def reply(self, request: ModelRequest, live: LiveSink) -> ModelReply:
+        for _ in range(self._rng.randrange(6)):
+            await asyncio.sleep(0)
+        if request.number == 1 and self._rng.random() < 0.2:
+            return ModelReply((Text("Prose."),), Usage(10), "end", 1, "worker")
+        seen = NUMBER.findall(request.history[0].decode())
+        attempts = [{"action": number, "result": "", "succeeded": True} for number in seen]
+        call = ToolCall("c", TOOL, {**EMPTY, "attempts": attempts})
+        return ModelReply((call,), Usage(10), "tool_calls", 1, "worker")
 
 
 @dataclass
@@ -66,7 +90,7 @@ class Process:
 
 @dataclass
 class Story:
-    """One seed."""
+    """One seed. Every run is asked for something with a number of its own, and the worker answers the numbers it sees."""
 
     seed: int
     world: ExtractionWorld = field(init=False)
@@ -75,8 +99,10 @@ class Story:
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         cap = self.rng.choice((None, 1_600, 2_500))
-        answers = [line(GOOD)] if self.rng.random() < 0.7 else [{"text": "Prose."}, line(GOOD)]
-        self.world = ExtractionWorld(answers, threshold=THRESHOLD, max_input_tokens=cap, first_pause=0.0)
+        self.world = ExtractionWorld(threshold=THRESHOLD, max_input_tokens=cap, first_pause=0.0)
+        self.world.model = Echo(self.rng)
+        self.asked = 0
+        self.withdrawn: set[str] = set()
         self.session = self.world.session()
         self.occupancy = 1_000
         self.processes = [self._process()]
@@ -101,8 +127,12 @@ class Story:
                 self.inputs.append((self.session.head + 2, self.occupancy))
                 steps = [self.occupancy + rng.randrange(4_000) for _ in range(rng.randint(1, 3))]
                 self.occupancy = max(steps)
+                self.asked += 1
+                words = f"ask-{self.asked}- " + "word " * rng.randrange(400)
                 outcome = "withdrawn" if rng.random() < 0.1 else "finished"
-                self.session.run(*sorted(steps), prompted="word " * rng.randrange(400), outcome=outcome)
+                if outcome == "withdrawn":
+                    self.withdrawn.add(str(self.asked))
+                self.session.run(*sorted(steps), prompted=words, outcome=outcome)
             case "rewind" if self.inputs:
                 place = rng.randrange(len(self.inputs))
                 to, self.occupancy = self.inputs[place]
@@ -162,14 +192,17 @@ class Story:
 
     def _check(self) -> None:
         session, world = self.session, self.world
-        activity, accepted, done = Activity(), [], []
+        activity, accepted, done, covered = Activity(), [], [], []
         for entry in session.log:
             before = activity.open
             activity.apply(entry)
             if activity.open is not None and before is None:
                 accepted.append((activity.open.start, activity.open.end))
+                covered.append(self._covered(activity))
             if before is not None and activity.open is None and activity.processed == before.end:
                 done.append((before.start, before.end))
+                shown = [a["action"] for a in self._file(done[-1])["attempts"]]
+                assert shown == covered[-1], "shown is what the range covers, without what was removed"
         assert session.pointers == sorted(set(session.pointers)), "the pointer only goes forward"
         assert [end for _, end in done] == session.pointers, "every pointer ends the range that was open"
         assert [start for start, _ in done] == [1, *(end + 1 for _, end in done[:-1])], "no gap and no overlap"
@@ -177,6 +210,22 @@ class Story:
         assert activity.open is None, "what was begun is finished"
         assert activity.tokens(activity.rest) < THRESHOLD, "nothing is due any more"
         assert set(accepted) >= set(done)
+
+
+    def _covered(self, activity: Activity) -> list[str]:
+        """Numbers asked for in the range that was just opened, as the history was then."""
+        assert activity.open is not None
+        first, last = activity.open.start, activity.open.end
+        return [
+            number
+            for e in self.session.log
+            if isinstance(e, UserInput) and first <= e.seq <= last and not activity.removed(e.seq)
+            for number in NUMBER.findall(e.segments[0].text)
+            if number not in self.withdrawn
+        ]
+
+    def _file(self, done: tuple[int, int]) -> Any:
+        return next(p for p in self.world.staging.plain() if tuple(p["source"]["range"]) == done)
 
 
 class StoryFailed(AssertionError):

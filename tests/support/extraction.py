@@ -108,9 +108,10 @@ class Growing:
     def run(self, *occupancies: int, words: str = "", outcome: Any = "finished", prompted: str = "") -> None:
         """One run with a request of each size; `words` are the last thing the model says."""
         self.begin(prompted)
-        for occupancy in occupancies:
-            self.request(occupancy)
-        self.owner.append(text(words or f"done {self._runs}"))
+        if outcome != "withdrawn":  # nothing was produced then
+            for occupancy in occupancies:
+                self.request(occupancy)
+            self.owner.append(text(words or f"done {self._runs}"))
         self.owner.append(RunEnd(self.owner.run_id, outcome))
 
     def begin(self, prompted: str = "") -> None:
