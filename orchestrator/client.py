@@ -10,9 +10,10 @@ import ray
 from ray.exceptions import RayActorError
 
 from actors.pod.actor import NAMESPACE
+from actors.protocol.alerts import Alert
 from actors.protocol.live import LiveEvent
 from orchestrator.directory.actor import NAME as DIRECTORY
-from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
+from orchestrator.ports import AlertBatch, ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.codec import from_plain, to_plain
 from session_store.errors import ConditionFailed, StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.items import Json
@@ -98,6 +99,10 @@ class RayControlPlane:
         live: Any = tuple[LiveEvent, ...]
         events: tuple[LiveEvent, ...] = from_plain(live, told["events"])
         return LiveBatch(int(told["generation"]), int(told["cursor"]), events)
+
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> AlertBatch:
+        told = await self._ask(lambda d: d.alerts.remote(pod_id, after, wait))
+        return AlertBatch(int(told["cursor"]), tuple(from_plain(Alert, alert) for alert in told["alerts"]))
 
     async def status(self) -> dict[str, Json]:
         top = await self._ask(lambda d: d.top.remote())

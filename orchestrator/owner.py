@@ -24,7 +24,7 @@ from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.server import GatewayServer, serve
 from orchestrator.home import Home, Owner, Ownership
-from orchestrator.ports import LiveBatch, NewPod, NewPodReply
+from orchestrator.ports import AlertBatch, LiveBatch, NewPod, NewPodReply
 from orchestrator.process_watch import ProcessWatch
 from orchestrator.settings import Settings
 from session_store.items import Json
@@ -90,6 +90,9 @@ class OwnTrees:
 
     async def watch(self, pod_id: str, cursor: int, wait: float) -> LiveBatch:
         return await self._plane.watch(pod_id, cursor, wait)
+
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> AlertBatch:
+        return await self._plane.alerts(pod_id, after, wait)
 
     async def status(self) -> dict[str, Json]:
         return await self._plane.status()

@@ -28,6 +28,7 @@ WIRE_VERSION = 1
 DEFAULT_PROFILE = "default"
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
+ASKING_TOOLS = ("clarify",)
 
 ToolCatalogue = Callable[[tuple[str, ...]], tuple[ToolSpec, ...]]
 """The specs of the named tools, in order. Raises `OrderRefused` for a name it does not know."""
@@ -120,7 +121,7 @@ class PodFactory:
     def _create(
         self, session: str, message_id: str, config: PodConfig, profile: ProfileSpec, messages: tuple[Message, ...]
     ) -> Create:
-        names = profile.tools if profile.tools is not None else (*FILE_TOOLS, *CHILD_TOOLS)
+        names = profile.tools if profile.tools is not None else (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
         config = replace(config, tools=names)
         prompt = profile.system_prompt or system_prompt(config)
         start = SegmentStart(session, config.plain(), prompt, self.specs(names), WIRE_VERSION)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from actors.protocol.alerts import Alert
 from actors.protocol.live import LiveEvent
 from session_store.items import Json, Segment
 from session_store.requests import AsyncStore, Scope
@@ -54,6 +55,14 @@ class LiveBatch:
     events: tuple[LiveEvent, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AlertBatch:
+    """Alerts beyond a cursor that are kept, oldest first; `cursor` asks for what follows, each alert once."""
+
+    cursor: int
+    alerts: tuple[Alert, ...] = ()
+
+
 class ControlPlaneError(Exception):
     """A request the control plane refuses. `code` as in the problems of the HTTP seam (`invalid`, `limit`, …), and
     `name_taken`."""
@@ -87,6 +96,10 @@ class ControlPlane(Protocol):
 
         Raises `StoreDamaged` for a Pod that cannot be started because of it.
         """
+
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> AlertBatch:
+        """Alerts of one Pod, or of all and the control plane (None), beyond `after` (0: all that are kept), waiting up
+        to `wait` s for one. It does not matter whether the Pod has a process. Raises `StoreUnavailable`."""
 
     async def status(self) -> dict[str, Json]:
         """For `/readyz`, `top` and `doctor`: `{"ready", "pool", "live", "nodes", …}`."""

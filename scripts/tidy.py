@@ -45,6 +45,8 @@ CORE = (
     "actors.extractor.schema",
     "actors.extractor.slices",
     "actors.extractor.trigger",
+    "actors.protocol.system_items",
+    "actors.pod.interceptors",
     "actors.pod.turn",
     "actors.pod.transitions",
     "actors.pod.stimuli",

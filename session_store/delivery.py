@@ -19,7 +19,8 @@ def deliver_own(tables: Tables, request: Deliver, now: int) -> Delivered:
     known = tables.message(state, request.message.message_id)
     if known is not None:
         return Delivered(known.position, existed=True, status=state.status)
-    rules.check_not_ended(state)
+    if not _answers_known(tables, state, request.message):  # a late answer is told what became of its question
+        rules.check_not_ended(state)
     message, question_id = _checked(tables, state, request)
     reopens = message.kind == "prompt" and not state.open
     if reopens:
@@ -49,6 +50,11 @@ def _checked(tables: Tables, state: SessionState, request: Deliver) -> tuple[Mes
         if expect.id is not None:
             message = replace(message, body={**message.body, "run_id": expect.id})
     return _answering(tables, state, rules.aimed(state, message))
+
+
+def _answers_known(tables: Tables, state: SessionState, message: Message) -> bool:
+    question_id = str(message.body.get("question_id"))
+    return message.kind == "answer" and tables.question(state, question_id) is not None
 
 
 def _answering(tables: Tables, state: SessionState, message: Message) -> tuple[Message, str | None]:

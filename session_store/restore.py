@@ -15,12 +15,14 @@ from session_store.entries import (
     Extension,
     Invoke,
     LogEntry,
+    Question,
     Rewound,
     RunEnd,
     SegmentStart,
     SystemItems,
     ToolResults,
     ToolSpec,
+    ToolStarted,
     UserInput,
 )
 from session_store.items import (
@@ -51,6 +53,8 @@ class History:
     items: list[HistoryItem] = field(default_factory=list)
     open_message: AssistantMessage | None = None
     open_results: dict[int, ToolResult] = field(default_factory=dict)
+    put_off: frozenset[int] = frozenset()
+    """Open calls that have not begun, because a person is asked about one of them first."""
     removals: int = 0
     """Counts how often items left the history, so that whoever keeps encodings beside it knows to start anew."""
     _run_start: int = 0
@@ -83,8 +87,13 @@ class History:
             case AssistantItems():
                 self._add_reply(AssistantMessage(entry.seq, entry.request_id, entry.items))
             case ToolResults():
+                self.put_off = frozenset()
                 for result in entry.results:
                     self._add_result(result)
+            case Question(kind="permission"):
+                self.put_off = frozenset(self.open_calls)
+            case ToolStarted(call=call):
+                self.put_off -= {call.index}
             case RunEnd(outcome="withdrawn"):
                 self._withdraw_run()
             case _:
@@ -127,6 +136,7 @@ class History:
 
     def _add_reply(self, message: AssistantMessage) -> None:
         self._add(message)
+        self.put_off = frozenset()
         if message.calls:
             self.open_message, self.open_results = message, {}
 

@@ -23,6 +23,12 @@ from session_store.tables import Tables
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _BAD_IN_NAME = re.compile(r"[/\\\x00-\x1f\x7f]|\.\.")
 NAME_LIMIT = 64
+_CLOSED = {
+    "unknown": "it was never asked here",
+    "superseded": "another message came first and the Pod went on with that",
+    "cancelled": "the Pod was cancelled, stopped or rewound",
+    "answered": "it is answered already",
+}
 
 
 def needed(tables: Tables, session: str) -> SessionState:
@@ -238,9 +244,9 @@ def check_answer(state: SessionState, message: Message, question_id: str, record
             question_id=question_id,
         )
     if record is None or record.how is not None or question is None or question.question_id != question_id:
-        how = "unknown" if record is None else record.how or "superseded"
+        how = "unknown" if record is None else record.how or ("cancelled" if state.fold.ended else "superseded")
         raise ConditionFailed(
-            f"question {question_id} of session {state.id} is closed ({how})",
+            f"question {question_id} of session {state.id} is closed: {_CLOSED[how]}",
             reason="question_closed",
             session=state.id,
             question_id=question_id,

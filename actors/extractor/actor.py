@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
 from actors.extractor.driver import Extractor
 from actors.extractor.ports import ExtractorParts
-from session_store.codec import prepare
+from actors.protocol.alerts import Alert, Level, shortened
+from session_store.codec import prepare, to_plain
 from session_store.errors import StoreError
 from session_store.items import Json
 
@@ -146,11 +148,13 @@ class DirectoryAlerts:
         self._name = directory
         self._handle: Any = None
 
-    async def tell(self, session: str, level: Literal["warning", "error"], code: str, message: str) -> None:
+    async def tell(self, session: str, level: Level, code: str, message: str) -> None:
         log.warning("%s", message)
         try:
             if self._handle is None:
                 self._handle = await asyncio.to_thread(ray.get_actor, self._name, namespace=NAMESPACE)
-            self._handle.alert.remote(session, level, code, message)
+            alert_id = f"{session}:extraction:{os.urandom(6).hex()}"
+            alert = Alert(alert_id, level, code, shortened(message), time.time_ns() // 1_000_000, session)
+            self._handle.alert.remote([to_plain(alert)])
         except (RayActorError, ValueError):
             self._handle = None

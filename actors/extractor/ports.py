@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from actors.extractor.trigger import FIRST_PAUSE
+from actors.protocol.alerts import Level
 from actors.protocol.ids import Clock, Ids
 from actors.protocol.model import Model
 from session_store.items import Json
@@ -36,7 +37,7 @@ class Staging(Protocol):
 class Alerts(Protocol):
     """Where people are told."""
 
-    async def tell(self, session: str, level: Literal["warning", "error"], code: str, message: str) -> None:
+    async def tell(self, session: str, level: Level, code: str, message: str) -> None:
         """Never fails."""
 
 

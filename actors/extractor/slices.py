@@ -22,7 +22,7 @@ from session_store.entries import (
     ToolResults,
     UserInput,
 )
-from session_store.items import Json, Segment, SystemItem, Text, ToolCall
+from session_store.items import SystemItem, Text, ToolCall, UserMessage
 from session_store.messages import USER
 
 BYTES_PER_TOKEN = 3.3
@@ -128,7 +128,9 @@ def lines(entry: LogEntry) -> Iterator[Line]:
     """What an entry shows the worker."""
     match entry:
         case UserInput(segments=segments, sender=sender):
-            yield Line(entry.seq, "user" if sender == USER else "another Pod", {"text": _spoken(segments)})
+            yield Line(
+                entry.seq, "user" if sender == USER else "another Pod", {"text": UserMessage(segments, "", sender).text}
+            )
         case AssistantItems(items=items):
             said = "".join(i.text for i in items if isinstance(i, Text)).strip()
             calls = ", ".join(i.name for i in items if isinstance(i, ToolCall))
@@ -184,19 +186,6 @@ def _system_line(seq: int, item: SystemItem) -> Iterator[Line]:
         yield Line(seq, "user", {"attached file": path if isinstance(path, str) else "without a name"})
     elif item.kind in NOTICES:
         yield Line(seq, "notice", {"kind": item.kind, "text": item.body})
-
-
-def _spoken(segments: tuple[Segment, ...]) -> str:
-    """A prompt as it was typed: what references stand for is not repeated."""
-    return "\n".join(filter(None, map(_segment_text, segments)))
-
-
-def _segment_text(segment: Segment) -> str:
-    if segment.text:
-        return segment.text
-    known: dict[str, Json] = segment.data or {}
-    named = next((str(known[name]) for name in ("path", "slug") if name in known), "")
-    return f"[{segment.type} {named}]".replace(" ]", "]")
 
 
 _MARK_TOKENS = 16

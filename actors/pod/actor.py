@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
+from actors.pod.beat_line import BeatLine, reach
 from actors.pod.heartbeat import Heartbeat, Rhythm
 from actors.pod.host import PodHost
 from actors.pod.ports import HostParts, LeaseGate
+from actors.protocol.alerts import KEPT, Alert
 from actors.protocol.ids import Clock
 from actors.protocol.tools import ChildrenError, SpawnOrder
 from session_store.codec import to_plain
@@ -22,6 +28,8 @@ from session_store.lock import start_time
 
 NAMESPACE = "polypod"
 """Detached actors need an explicit namespace, or nobody finds them again (FACTS)."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,9 @@ class RayDirectory:
         self._name = name
         self._limit = call_limit
         self._known: Any = None
+        self._alerts: deque[Alert] = deque(maxlen=KEPT)
+        self._telling: asyncio.Task[None] | None = None
+        self._line: BeatLine | None = None
 
     @property
     def handle(self) -> Any:
@@ -84,10 +95,23 @@ class RayDirectory:
     async def left(self, session: str, epoch: int, reason: str) -> None:
         self._tell(lambda: self.handle.left.remote(session, epoch, self._actor_id, reason))
 
+    def alert(self, alert: Alert) -> None:
+        self._alerts.append(alert)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_alerts())
+
     def beat(self, held: list[dict[str, Json]], limit: float) -> dict[str, Json]:
-        """Called on the heartbeat thread."""
+        """Called on the heartbeat thread. Over the short road where there is one; Ray's reply says where."""
+        reply: dict[str, Json]
+        line, self._line = self._line, None
+        if line is not None:
+            with suppress(ConnectionError):  # that Directory has gone: Ray finds the next
+                reply = line.beat(self._actor_id, held, limit)
+                self._line = line
+                return reply
         answer = self.handle.beat.remote(self._actor_id, held).future()  # a plain `get` warns in an asyncio actor
-        reply: dict[str, Json] = answer.result(timeout=limit)
+        reply = answer.result(timeout=limit)
+        self._line = reach(str(reply.get("line", "")))
         return reply
 
     def _tell(self, call: Callable[[], Any]) -> None:
@@ -96,6 +120,20 @@ class RayDirectory:
             call()
         except (RayActorError, ValueError):
             self._known = None
+
+    async def _tell_alerts(self) -> None:
+        """One call at a time, with all that came up since the last; the Directory knows each by its id."""
+        while self._alerts:
+            batch = [to_plain(alert) for alert in self._alerts]
+            self._alerts.clear()
+            try:
+                await self._ask(functools.partial(self._send_alerts, batch))
+            except (ChildrenError, RayError) as error:
+                log.warning("%d alerts for people were not kept: %s", len(batch), error)
+        self._telling = None
+
+    async def _send_alerts(self, batch: list[dict[str, Json]]) -> None:
+        await self.handle.alert.remote(batch)
 
     async def _ask(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Ask, and ask again while the Directory restarts: its effects are keyed, so that is safe."""

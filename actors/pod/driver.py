@@ -15,11 +15,14 @@ from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
 from actors.pod.live import LiveLog
+from actors.pod.lookup import look_up
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.live import TOOL_BLOCK, Alert
+from actors.protocol.alerts import Alert, Level
+from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
+from actors.protocol.references import References
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
@@ -28,7 +31,7 @@ from session_store.requests import Append, Pending, Release
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
-SETTLED = (do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
+SETTLED = (do.ResolveReferences, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class PodParts:
 
     model: Model
     toolbox: Toolbox
+    references: References
     workspace: Path
     spill: Path
     forbidden: tuple[Path, ...]
@@ -57,6 +61,7 @@ class PodDriver:
         self._who = machine.state.who
         self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lookup: asyncio.Task[None] | None = None
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
         self._over: str | None = None
@@ -103,6 +108,10 @@ class PodDriver:
             case do.Append(entries=entries):
                 self._settle_text(entries)
                 self._spawn(self._append(instruction))
+            case do.ResolveReferences():
+                self._lookup = self._spawn(self._look_up(instruction))
+            case do.AbortResolving():
+                _cut_off(self._lookup)
             case do.SendRequest():
                 self._settle_text(())
                 self._over = instruction.request_id
@@ -172,6 +181,9 @@ class PodDriver:
         over, self._over = self._over, None
         if over is not None and not any(isinstance(e, AssistantItems) and e.request_id == over for e in entries):
             self.live.discard(over)
+
+    async def _look_up(self, order: do.ResolveReferences) -> None:
+        self.post(await look_up(self._parts.references, order))
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
@@ -248,6 +260,7 @@ class PodDriver:
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
         state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
+        permit = facts.permits.permit_for(message.seq, index)
         return ToolContext(
             key=CallKey(self._who.session, message.seq, index),
             call_id=message.calls[index].call_id,
@@ -265,6 +278,8 @@ class PodDriver:
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
             lent=facts.lent,
+            permitted=None if permit is None else permit.subject,
+            grants=frozenset(facts.permits.grants),
         )
 
     async def _look(self) -> None:
@@ -310,10 +325,11 @@ class PodDriver:
             self._deadline.cancel()
             self._deadline = None
 
-    def _alert(self, level: Any, code: str, message: str) -> None:
+    def _alert(self, level: Level, code: str, message: str) -> None:
         self._alerts += 1
         alert_id = f"{self._who.session}:{self._who.generation}:{self._alerts}"
-        self.live.alert(Alert(alert_id, level, code, message, self._shared.clock.now_ms()))
+        now = self._shared.clock.now_ms()
+        self._shared.directory.alert(Alert(alert_id, level, code, message, now, self._who.session))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from actors.pod.permits import Permits
 from actors.protocol.tools import FileSeen
 from session_store.entries import (
     AssistantItems,
@@ -14,6 +15,7 @@ from session_store.entries import (
     LlmUsage,
     LogEntry,
     Outcome,
+    QuestionClosed,
     Rewound,
     RunEnd,
     SystemItems,
@@ -69,6 +71,7 @@ class PodFacts:
     """Children whose conclusion a WaitForPods result listed or that ended a wait."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
+    permits: Permits = field(default_factory=Permits)
     _last_request: str = ""
     _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
@@ -78,7 +81,8 @@ class PodFacts:
 
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
-        if isinstance(entry, CONTINUING) and self._paused_at is not None:
+        self.permits.apply(entry)
+        if isinstance(entry, (*CONTINUING, QuestionClosed)) and self._paused_at is not None:
             self.run_started += entry.ts - self._paused_at
             self._paused_at = None
         match entry:
@@ -161,7 +165,8 @@ class PodFacts:
             self.failed += 1
         self.work_open &= not self.concludes_with(entry.outcome, entry.error)
         self._awaited = frozenset(entry.waits_for or ())
-        self._paused_at = entry.ts if entry.outcome == "paused" else None
+        asks = entry.outcome == "waiting_on_user" and self.permits.asked is not None
+        self._paused_at = entry.ts if entry.outcome == "paused" or asks else None
         self._rests_unfinished = entry.outcome in ("waiting_on_children", "waiting_on_user")
         if entry.outcome in ("cancelled", "withdrawn"):  # the same commit cancels the children
             for child in self.children.values():

@@ -166,6 +166,7 @@ class PodHost:
         parts = PodParts(
             self._model(config),
             toolbox,
+            self._parts.references(config),
             Path(config.workspace),
             Path(self._parts.spill_folder(lease.session)),
             tuple(Path(p) for p in self._parts.forbidden()),

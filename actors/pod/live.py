@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from actors.protocol.live import TOOL_BLOCK, Alert, Delta, Discard, LiveEvent, Retry
+from actors.protocol.live import TOOL_BLOCK, Delta, Discard, LiveEvent, Retry
 from session_store.items import AssistantItem, Text
 
 JOINED = 4_096
 """Code points up to which texts of one block are joined at once; all joining is left to `since` beyond that, since
 joining copies."""
 KEPT_NOTICES = 512
-"""Retries, discards and alerts kept for watchers that come later."""
+"""Retries and discards kept for watchers that ask late."""
 
 
 class LiveLog:
@@ -55,9 +55,6 @@ class LiveLog:
     def discard(self, request_id: str) -> None:
         if self._drop(lambda delta: delta.request_id == request_id):
             self._notice(Discard(request_id))
-
-    def alert(self, alert: Alert) -> None:
-        self._notice(alert)
 
     def committed(self, request_id: str) -> None:
         """The request's reply is in the log: its blocks end with that entry."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
+from actors.protocol.references import References
 from actors.protocol.tools import Children, SpawnOrder, Toolbox, ToolContext, ToolOutcome
 from session_store.items import ToolCall
 from session_store.requests import AsyncStore
@@ -27,6 +29,9 @@ class DirectoryPort(Protocol):
 
     async def rested(self, session: str, epoch: int) -> None:
         """The Pod has come to rest; it may be parked after `park_after`."""
+
+    def alert(self, alert: Alert) -> None:
+        """Keep it for people. Never blocks and never fails; of a flood that cannot be handed on the oldest are lost."""
 
     async def left(self, session: str, epoch: int, reason: str) -> None:
         """The Pod's shell let go of the session (`parked`, `ended`, `store`, `tainted`, or `fenced: ` and why)."""
@@ -72,6 +77,9 @@ class HostParts(Protocol):
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
         """A Pod's own tools."""
+
+    def references(self, config: PodConfig) -> References:
+        """What a Pod's prompts may refer to."""
 
     def spill_folder(self, session: str) -> str:
         """Where tool outputs too large for the log go."""

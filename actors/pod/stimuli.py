@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from actors.protocol.model import ModelReply
+from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
 from session_store.items import AssistantItem
 from session_store.messages import Message
@@ -50,6 +51,21 @@ class AppendFailed:
 @dataclass(frozen=True, slots=True)
 class RetryDue:
     """The wait of `RetryLater` is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencesResolved:
+    """What the prompt's references came to."""
+
+    message_id: str
+    resolved: Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvingAborted:
+    """The lookup was cut off as `AbortResolving` asked."""
+
+    message_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,8 @@ Stimulus: TypeAlias = (
     | AppendRefused
     | AppendFailed
     | RetryDue
+    | ReferencesResolved
+    | ResolvingAborted
     | ReplyCompleted
     | RequestFailed
     | RequestAborted

@@ -15,6 +15,8 @@ class Phase(StrEnum):
     """Nothing is in flight."""
     COMMITTING = "committing"
     """One append is in flight; its answer decides what comes next."""
+    RESOLVING = "resolving"
+    """The references of a prompt are looked up; nothing else is in flight."""
     REQUESTING = "requesting"
     """A request is in flight; nothing else is."""
     CALLING = "calling"
@@ -27,13 +29,18 @@ class Phase(StrEnum):
     """Done: fenced, parked or ended. Every stimulus is ignored."""
 
 
-_ANYTHING_NEXT = frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING, Phase.GONE})
+_ANYTHING_NEXT = frozenset(
+    {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING, Phase.GONE}
+)
 _FENCED = frozenset({Phase.GONE})
+_RESOLVED = frozenset({Phase.COMMITTING, Phase.RESOLVING})
 
 TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.NEW, s.Opened): _ANYTHING_NEXT,
     (Phase.NEW, s.LeaseLost): _FENCED,
-    (Phase.RESTING, s.MessagesArrived): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING}),
+    (Phase.RESTING, s.MessagesArrived): frozenset(
+        {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING}
+    ),
     (Phase.RESTING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
     (Phase.RESTING, s.LeaseLost): _FENCED,
@@ -44,6 +51,12 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.COMMITTING, s.DeadlinePassed): frozenset({Phase.COMMITTING}),
     (Phase.COMMITTING, s.ParkingAsked): frozenset({Phase.COMMITTING}),
     (Phase.COMMITTING, s.LeaseLost): _FENCED,
+    (Phase.RESOLVING, s.MessagesArrived): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.ReferencesResolved): _RESOLVED,
+    (Phase.RESOLVING, s.ResolvingAborted): _RESOLVED,
+    (Phase.RESOLVING, s.DeadlinePassed): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.ParkingAsked): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.LeaseLost): _FENCED,
     (Phase.REQUESTING, s.MessagesArrived): frozenset({Phase.REQUESTING}),
     (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING}),
     (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
@@ -61,7 +74,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.CALLING, s.LeaseLost): _FENCED,
     (Phase.STALLED, s.MessagesArrived): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.CallsFinished): frozenset({Phase.STALLED}),
-    (Phase.STALLED, s.RetryDue): frozenset({Phase.STALLED, Phase.COMMITTING}),
+    (Phase.STALLED, s.RetryDue): frozenset({Phase.STALLED, Phase.COMMITTING, Phase.RESOLVING}),
     (Phase.STALLED, s.DeadlinePassed): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.LeaseLost): _FENCED,

@@ -12,7 +12,13 @@ from typing import Literal, Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Text of a block still being made. `offset` counts Unicode code points from the start of the block."""
+    """Text of a block still being made. `offset` counts Unicode code points from the start of the block.
+
+    Law: comes after the entry `after` and never after the entry that commits its block; the deltas of a block follow
+    each other by `offset` without a gap or an overlap, and whoever attaches in mid-stream gets the block from offset 0.
+    A block that had deltas ends with the entry that commits it (an item with that `block`; for `tool:<seq>.<index>` the
+    result of that call) or with a `Discard` of its request.
+    """
 
     request_id: str
     block: str
@@ -24,7 +30,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The request is tried again: `attempt` (from 2) starts after `wait` seconds, because of `reason`."""
+    """The request is tried again: `attempt` (from 2) starts after `wait` seconds, because of `reason`.
+
+    Law: comes after the `Discard` of what the failed attempt had said, before any delta of the new one. Only those who
+    watch when it happens hear of it.
+    """
 
     request_id: str
     attempt: int
@@ -35,28 +45,20 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget all deltas of this request: its blocks will not be committed."""
+    """Forget all deltas of this request: its blocks will not be committed.
+
+    Law: comes once there were deltas of the request and they are void; blocks of the request that still count are sent
+    again from offset 0. The gateway says it itself when the Pod's generation changes or its process is lost.
+    """
 
     request_id: str
     type: Literal["discard"] = "discard"
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A notice for people only; never before the model."""
-
-    alert_id: str
-    level: Literal["info", "warning", "error"]
-    code: str
-    message: str
-    ts: int
-    type: Literal["alert"] = "alert"
-
-
 TOOL_BLOCK = "tool:"
 """Prefix of the blocks that carry a tool's live output: `tool:<seq>.<index>`. They end with the call's result."""
 
-LiveEvent: TypeAlias = Delta | Retry | Discard | Alert
+LiveEvent: TypeAlias = Delta | Retry | Discard
 
 
 class LiveSink(Protocol):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from actors.protocol.tools import Children, Tool, ToolArgumentError, Toolbox, ToolContext, ToolGuard, ToolOutcome
 from actors.tools.children import child_tools
+from actors.tools.clarify import clarify_tool
 from actors.tools.edit import edit_tool
 from actors.tools.environment import redacted
 from actors.tools.files import file_tools
@@ -24,6 +25,7 @@ from session_store.items import ToolCall
 
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
+ASKING_TOOLS = ("clarify",)
 _ERROR_TEXT = 2_000
 _SLACK = 2_000  # notes that a tool adds to a result that is as long as it may be
 
@@ -58,6 +60,7 @@ def build_toolbox(
         edit_tool(setup.limits),
         *search_tools(guard, setup.limits),
         shell_tool(guard, setup.limits),
+        clarify_tool(),
         *(child_tools(children, setup.limits) if children is not None else ()),
         *setup.more,
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from actors.protocol.tools import ToolContext
 from actors.tools.paths import within
 from actors.tools.text import printable
 from actors.tools.typed import ToolRefusal
+from session_store.requests import Scope
 
 Access = Literal["read", "write"]
 
@@ -31,23 +32,26 @@ class Reach:
     write: tuple[str, ...]
     forbidden: tuple[str, ...]
     hidden: tuple[str, ...]
-    spill: str
+    spill: str = ""
     lent: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, context: ToolContext) -> Reach:
-        workspace = str(context.workspace)
-        scope = context.scope
+        reach = cls.reading(str(context.workspace), context.scope, context.hidden)
+        spill = os.path.realpath(context.spill)
+        return replace(reach, forbidden=_real(context.forbidden), spill=spill, lent=context.lent)
+
+    @classmethod
+    def reading(cls, workspace: str, scope: Scope | None, hidden: tuple[Path, ...]) -> Reach:
+        """For who only reads. `workspace` is resolved."""
         write = (workspace,) if scope is None else _roots(scope.write, workspace)
         read = () if scope is None else _roots(scope.read, workspace)
         return cls(
             workspace=workspace,
             read=tuple(dict.fromkeys((*read, *write))),
             write=write,
-            forbidden=_real(context.forbidden),
-            hidden=_real(context.hidden),
-            spill=os.path.realpath(context.spill),
-            lent=context.lent,
+            forbidden=(),
+            hidden=_real(hidden),
         )
 
     def resolve(self, path: str, access: Access) -> str:
@@ -59,7 +63,7 @@ class Reach:
 
     def check(self, real: str, access: Access, path: str, *, linked: bool = False) -> None:
         """Judge a resolved path; `path` is how the model wrote it, `linked` whether links led there."""
-        if access == "read" and within(real, self.spill):
+        if access == "read" and self.spill and within(real, self.spill):
             return
         for folder in (*self.hidden, *(self.forbidden if access == "write" else ())):
             if within(real, folder):
@@ -78,6 +82,14 @@ class Reach:
             raise OutOfReach(
                 f"`{printable(path)}` is in a folder that you gave to a child: it alone writes there until it is done."
             )
+
+    def hides(self, real: str) -> bool:
+        """Whether a resolved path is in a folder that nobody may read."""
+        return any(within(real, folder) for folder in self.hidden)
+
+    def shows(self, real: str) -> bool:
+        """Whether a resolved path may be read."""
+        return not self.hides(real) and any(within(real, root) for root in self.read)
 
     def below(self, path: str) -> tuple[str, tuple[str, ...]]:
         """The real path of a folder to search, and the readable folders in it (itself, or those of the scope below)."""

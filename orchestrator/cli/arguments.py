@@ -12,6 +12,7 @@ _EXITS = (
     "3 waiting on a person, 130 Ctrl-C"
 )
 _POD = "id, beginning of an id, or name of a Pod"
+_LITERAL = "take `@path`, `#slug` and `/slug` as plain text (or escape one: `\\@`)"
 LIMITS = ("requests", "tokens", "seconds", "depth", "children")
 
 
@@ -35,6 +36,7 @@ def _add_working(commands: Any) -> None:
     run = _add(commands, "run", "run:run", "run a task and show it as it happens", json_help="JSON lines, result last")
     run.epilog = _EXITS
     run.add_argument("task", help="what to do, in quotes; `-` reads it from standard input")
+    run.add_argument("--literal", action="store_true", help=_LITERAL)
     run.add_argument("--profile", help="a profile from the settings (default: `default`)")
     run.add_argument("--model", help="a model from the settings (default: that of the profile)")
     run.add_argument("--name", help="name of the Pod")
@@ -87,6 +89,7 @@ def _add_steering(commands: Any) -> None:
         "--interrupt", action="store_const", const="interrupt", dest="when_busy", help="if busy: cut this run short"
     )
     busy.add_argument("--reject", action="store_const", const="reject", dest="when_busy", help="if busy: refuse")
+    send.add_argument("--literal", action="store_true", help=_LITERAL)
     send.add_argument("--wait", action="store_true", help="show the run that serves it, as `run` does")
 
     for name, words in (

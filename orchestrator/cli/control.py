@@ -14,7 +14,7 @@ from orchestrator.cli.failure import FINISHED
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import find_pod, home_of, open_reader
-from orchestrator.cli.run import audience_for, read_text
+from orchestrator.cli.run import audience_for, read_text, spoken
 from orchestrator.cli.running import Journey, follow_to_end
 from orchestrator.cli.watch import tree_of
 
@@ -24,7 +24,7 @@ SETTLE = 15.0
 
 def send(options: Namespace) -> int:
     body: dict[str, Any] = {
-        "content": read_text(options.text, "the message"),
+        **spoken(read_text(options.text, "the message"), "content", literal=options.literal),
         "message_id": f"send-{secrets.token_hex(12)}",
     }
     if options.when_busy:

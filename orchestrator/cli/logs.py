@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from argparse import Namespace
-from collections.abc import Mapping
-from typing import Any
 
 from orchestrator.cli.cells import clean
-from orchestrator.cli.failure import FINISHED, CommandError, OwnerLost, UsageError
+from orchestrator.cli.failure import FAILED, FINISHED, CommandError, OwnerLost, UsageError
 from orchestrator.cli.paint import Screen, screen
+from orchestrator.cli.pod_stream import PodStream, entry_of
 from orchestrator.cli.reaching import GatewayReader, Reader, find_pod, open_reader
 from orchestrator.cli.seam import Gateway
 from orchestrator.cli.story import Entry, raw_line, tell
+from orchestrator.events import Resync
 
 PAGE = 500
-RECONNECT = 0.5
-"""Seconds before a stream that ended is asked for again."""
 
 
 def logs(options: Namespace) -> int:
@@ -80,27 +78,25 @@ def _print_stored(reader: Reader, pod_id: str, after: int, printer: _Printer) ->
 
 def _follow(gateway: Gateway, pod_id: str, after: int, printer: _Printer) -> int:
     """Go on with the event stream until Ctrl-C, or until the Pod or the owner of the home ends."""
-    while True:
-        try:
-            for event in gateway.stream(f"/v1/pods/{pod_id}/events", {"after": after}):
-                entry = entry_of(event.name, event.data)
-                if entry is not None and int(entry["seq"]) > after:
-                    after = int(entry["seq"])
-                    printer.entry(entry)
-                    printer.out.flush()
-                    if entry.get("type") == "pod_end":
-                        return FINISHED
-            time.sleep(RECONNECT)
-            gateway.get("/healthz")  # the stream may end while the owner lives: go on where it ended
-        except OwnerLost:
-            raise CommandError(f"the owner of the home has ended; the log is shown up to entry {after}") from None
+    try:
+        for event in PodStream(gateway, pod_id, after).events():
+            entry = entry_of(event)
+            if entry is not None:
+                after = int(entry["seq"])
+                printer.entry(entry)
+                printer.out.flush()
+                if entry.get("type") == "pod_end":
+                    return FINISHED
+            elif isinstance(event, Resync):
+                _tell_hole(event)
+    except OwnerLost:
+        raise CommandError(f"the owner of the home has ended; the log is shown up to entry {after}") from None
+    return FAILED
 
 
-def entry_of(name: str, data: Any) -> Mapping[str, Any] | None:
-    """The entry that a server-sent event carries, or None for live events."""
-    if name == "entry":
-        return data if isinstance(data, Mapping) else None
-    if name == "system_item":
-        item = {k: v for k, v in data.items() if k not in ("seq", "ts")}
-        return {"seq": data["seq"], "ts": data.get("ts"), "type": "system_items", "items": [item]}
-    return None
+def _tell_hole(event: Resync) -> None:
+    """Raises `CommandError` when the log cannot be read on."""
+    if event.detail is not None:
+        raise CommandError(event.detail)
+    if event.goes_on:
+        print(f"polypod: {event.reason}: entries up to {event.head_seq} are not shown", file=sys.stderr)

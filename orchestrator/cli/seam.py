@@ -12,20 +12,13 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from orchestrator.cli.failure import GatewayProblem, OwnerLost
+from orchestrator.event_lines import EventLines, EventTooLong
+from orchestrator.events import Wire
 
 _TYPE = "urn:polypod:"
-_LINE_LIMIT = 64 << 20
+_CHUNK = 64 << 10
 _AGAIN = 0.5
 """Seconds between two tries of a read that the store could not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
-    """One server-sent event. `id` is the seq of an entry, None for live events; `data` the parsed JSON."""
-
-    name: str
-    data: Any
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +46,17 @@ class Gateway:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._call("POST", path, None, body or {})
 
-    def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[ServerEvent]:
+    def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[Wire]:
         """Server-sent events until the server ends them. Raises `OwnerLost` when the connection breaks."""
         with closing(self._connect()) as connection:
             try:
                 response = self._send(connection, "GET", _with_query(path, query), None, accept="text/event-stream")
                 if response.status != 200:
                     raise _problem(response.status, response.read())
-                yield from parse_events(_lines(response))
-            except (OSError, HTTPException) as error:
+                lines = EventLines()
+                while chunk := response.read1(_CHUNK):
+                    yield from lines.feed(chunk)
+            except (OSError, HTTPException, EventTooLong) as error:
                 raise self._lost(error) from None
 
     def _call(self, method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Any:
@@ -104,35 +99,6 @@ class Gateway:
     def _lost(self, error: Exception) -> OwnerLost:
         reason = str(error) or type(error).__name__
         return OwnerLost(f"the owner of the home does not answer at {self.address} ({reason})")
-
-
-def parse_events(lines: Iterator[str]) -> Iterator[ServerEvent]:
-    """Server-sent events from their lines (without line ends). Comments and events without data are left out."""
-    name = "message"
-    ident: str | None = None
-    data: list[str] = []
-    for line in lines:
-        if not line:
-            if data:
-                yield ServerEvent(name, json.loads("\n".join(data)), ident)
-            name, ident, data = "message", None, []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match field:
-            case "event":
-                name = value
-            case "data":
-                data.append(value)
-            case "id":
-                ident = value
-            case _:
-                pass  # a comment (keep-alive), or a field of a newer server
-
-
-def _lines(response: HTTPResponse) -> Iterator[str]:
-    while line := response.readline(_LINE_LIMIT):
-        yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
 def _with_query(path: str, query: Mapping[str, Any] | None) -> str:

@@ -13,10 +13,12 @@ from typing import Any
 from orchestrator.cli.cells import clean, count, duration, one_line
 from orchestrator.cli.paint import Style
 from orchestrator.gateway.sse import json_text
+from orchestrator.sigils import REFERENCES, prompt_text
 
 Entry = Mapping[str, Any]
 
 WIDE_TEXT = 2000
+_PLAIN = REFERENCES | {"text"}
 _ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid")
 """The argument that says most about a call, in this order."""
 
@@ -88,13 +90,14 @@ def calls_of(entry: Entry) -> list[Entry]:
 
 
 def segments_text(segments: Any) -> str:
-    """A prompt's segments as text; references by what they refer to."""
-    parts = []
-    for segment in segments or ():
-        data = segment.get("data") or {}
-        what = segment.get("text") or " ".join(str(v) for v in data.values() if isinstance(v, str))
-        parts.append(str(what) if segment.get("type") == "text" else f"[{segment.get('type')}: {what}]")
-    return "\n".join(parts)
+    """A prompt's segments as text, pastes and what is not known by what they are."""
+    return prompt_text(s if s.get("type") in _PLAIN else _named(s) for s in segments or ())
+
+
+def _named(segment: Entry) -> Entry:
+    data = segment.get("data") or {}
+    what = segment.get("text") or " ".join(str(v) for v in data.values() if isinstance(v, str))
+    return {"type": "text", "text": f"[{segment.get('type')}: {what}]"}
 
 
 def event_words(event: Entry) -> str:

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from actors.protocol.live import Delta, Discard, Retry
 from orchestrator.cli.audience import Audience
 from orchestrator.cli.failure import CommandError, GatewayProblem, OwnerLost
 from orchestrator.cli.forest import Pod, Verdict, judge
-from orchestrator.cli.logs import entry_of
-from orchestrator.cli.seam import Gateway, ServerEvent
+from orchestrator.cli.pod_stream import PodStream, entry_of
+from orchestrator.cli.seam import Gateway
+from orchestrator.events import AlertEvent, PodStreamEvent, Resync, SystemItemEvent, wire_form
 
 LOOK_EVERY = 0.25
 LOOK_AT_LEAST_EVERY = 2.0
@@ -42,7 +44,7 @@ class Came:
     """An event of a stream."""
 
     pod_id: str
-    event: ServerEvent
+    event: PodStreamEvent
 
 
 Happening: TypeAlias = Seen | Came | CommandError
@@ -75,7 +77,7 @@ class TreeWatch:
         self._queue: queue.Queue[Happening] = queue.Queue()
         self.told: dict[str, int] = {}
         """The last entry told of each Pod."""
-        self._streams: dict[str, threading.Thread] = {}
+        self._streams: dict[str, PodStream] = {}
         self._damaged: dict[str, str] = {}
         """Pods whose logs are damaged, and what was said of it: they do not move, whatever their status."""
         self._stopped = threading.Event()
@@ -115,6 +117,8 @@ class TreeWatch:
 
     def close(self) -> None:
         self._stopped.set()
+        for stream in self._streams.values():
+            stream.close()
 
     def _next_look(self, deadline: float | None) -> Seen | None:
         """Tell what comes until there is a new look at the tree."""
@@ -147,24 +151,25 @@ class TreeWatch:
         self._read_logs(seen.pods)
         return seen.pods
 
-    def _tell(self, pod_id: str, event: ServerEvent) -> None:
-        data = event.data
-        entry = entry_of(event.name, data)
+    def _tell(self, pod_id: str, event: PodStreamEvent) -> None:
+        entry = entry_of(event)
         if entry is not None:
-            self._tell_entry(pod_id, entry)
+            self._tell_entry(pod_id, entry, whole=not isinstance(event, SystemItemEvent) or event.last)
             return
-        match event.name:
-            case "delta" | "retry" | "discard" | "alert":
-                self._audience.live(pod_id, event.name, data)
-            case "resync" if data.get("reason") == "store-damaged":
-                self._note_damage(pod_id, str(data.get("detail") or f"the log of {pod_id} is damaged"))
+        match event:
+            case Delta() | Retry() | Discard() | AlertEvent():
+                self._audience.live(pod_id, event.type, wire_form(event).data)
+            case Resync(reason="store-damaged"):
+                self._note_damage(pod_id, event.detail or f"the log of {pod_id} is damaged")
             case _:
                 pass  # `status` and `resync` come with the next look; unknown kinds are for newer clients
 
-    def _tell_entry(self, pod_id: str, entry: Mapping[str, Any]) -> None:
+    def _tell_entry(self, pod_id: str, entry: Mapping[str, Any], whole: bool = True) -> None:
+        """`whole` False: more items of the same entry follow."""
         seq = int(entry["seq"])
         if seq > self.told.get(pod_id, 0):
-            self.told[pod_id] = seq
+            if whole:
+                self.told[pod_id] = seq
             self._audience.entry(pod_id, entry)
 
     def _read_logs(self, pods: tuple[Pod, ...] | list[Pod]) -> None:
@@ -190,23 +195,22 @@ class TreeWatch:
             self._audience.live(pod_id, "alert", {"level": "error", "message": message})
 
     def _streams_alive(self, pod_id: str) -> bool:
-        thread = self._streams.get(pod_id)
-        return thread is not None and thread.is_alive()
+        stream = self._streams.get(pod_id)
+        return stream is not None and not stream.lost
 
     def _start_streams(self, pods: tuple[Pod, ...]) -> None:
         for pod in pods:
             if len(self._streams) >= STREAMS or pod["id"] in self._streams:
                 continue
-            thread = threading.Thread(target=self._stream, args=(pod["id"],), name="polypod-stream", daemon=True)
-            self._streams[pod["id"]] = thread
-            thread.start()
+            stream = PodStream(self._gateway, pod["id"], self.told.get(pod["id"], 0))
+            self._streams[pod["id"]] = stream
+            args = (pod["id"], stream)
+            threading.Thread(target=self._stream, args=args, name="polypod-stream", daemon=True).start()
 
-    def _stream(self, pod_id: str) -> None:
-        """One stream until it ends; from then on the Pod's log is read instead."""
+    def _stream(self, pod_id: str, stream: PodStream) -> None:
+        """One stream; while it is lost, the Pod's log is read."""
         try:
-            for event in self._gateway.stream(f"/v1/pods/{pod_id}/events", {"after": self.told.get(pod_id, 0)}):
-                if self._stopped.is_set():
-                    return
+            for event in stream.events():
                 self._queue.put(Came(pod_id, event))
         except (OwnerLost, GatewayProblem):
             return  # the look says whether the owner is gone

@@ -8,24 +8,25 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from actors.pod.actor import NAMESPACE, PodActor, PodActorSetup
+from actors.protocol.alerts import Alert
 from actors.protocol.ids import Clock, Ids
 from actors.protocol.tools import SpawnOrder
-from orchestrator.directory import actions as do
 from orchestrator.directory import facts as at
+from orchestrator.directory.beats import BeatServer
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
+from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
-from session_store.codec import from_plain, prepare
+from session_store.codec import from_plain, prepare, to_plain
 from session_store.errors import StoreError
 from session_store.items import Json
 from session_store.lock import start_time
@@ -197,11 +198,12 @@ class DirectoryActor:
 
     def __init__(self, setup: DirectorySetup) -> None:
         prepare()
-        setup.specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, before anyone waits for it
+        setup.specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, before anyone waits for it
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)
         self._orders = Orders(self._service, PodFactory(setup.settings, setup.specs), setup.ids)
+        self._beats, self._line = BeatServer(self._beaten), ""
         self._started = asyncio.get_running_loop().create_task(self._start())
 
     async def ready(self) -> int:
@@ -238,9 +240,10 @@ class DirectoryActor:
         self._service.feed(at.Left(session, epoch, actor_id, reason))
 
     async def beat(self, actor_id: str, held: list[dict[str, Json]]) -> dict[str, Json]:
-        """A heartbeat. Raises for an actor that is not this Directory's: such a one gets no lease."""
+        """A heartbeat; the reply names the short road for the next (`beats`). Raises for an actor that is not this
+        Directory's: such a one gets no lease."""
         await self.ready()
-        return {"ok": True, "drop": self._service.beat(actor_id, tuple(holdings(held)))}
+        return {"ok": True, "drop": self._beaten(actor_id, held), "line": self._line}
 
     async def adopt_root(self, root: str) -> None:
         await self.ready()
@@ -258,10 +261,18 @@ class DirectoryActor:
         actor = None if actor_id is None else PREFIX + actor_id
         return {"actor": actor, "generation": found, "blocked": self._service.table.blocked.get(session)}
 
-    async def alert(self, session: str, level: Literal["info", "warning", "error"], code: str, message: str) -> None:
-        """Keep what another actor has to tell people."""
+    async def alert(self, alerts: list[dict[str, Json]]) -> None:
+        """Keep alerts of Pods."""
         await self.ready()
-        self._service.alert(do.RaiseAlert(level, code, session, message))
+        self._service.alerts.add(from_plain(Alert, alert) for alert in alerts)
+
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> dict[str, Json]:
+        """`{"cursor", "alerts"}` as in `AlertBook.since`; waits up to `wait` s for one."""
+        await self.ready()
+        book = self._service.alerts
+        await book.wait(after, pod_id, wait)
+        cursor, alerts = book.since(after, pod_id)
+        return {"cursor": cursor, "alerts": [to_plain(alert) for alert in alerts]}
 
     async def process(self) -> tuple[int, str]:
         """The process id and its start time, also while the Directory is not ready yet."""
@@ -272,11 +283,15 @@ class DirectoryActor:
         await self.ready()
         return self._service.top()
 
+    def _beaten(self, actor_id: str, held: list[dict[str, Json]]) -> list[str]:
+        return self._service.beat(actor_id, tuple(holdings(held)))
+
     async def _start(self) -> None:
         """Ray starts the process anew when this fails for good."""
         for tries_left in reversed(range(START_TRIES)):
             try:
                 await self._service.start()
+                self._line = await self._beats.start()
                 return
             except Exception as error:
                 # Whatever it is: one that lives and never gets ready would keep every Pod waiting for ever.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
+from actors.protocol.alerts import Alert
 from actors.protocol.ids import Clock
 from orchestrator.directory import actions as do
 from orchestrator.directory import facts as at
+from orchestrator.directory.alerts import AlertBook
 from orchestrator.directory.closer import CloseFailure, close_session
 from orchestrator.directory.closing import unreadable
 from orchestrator.directory.decide import decide, strangers
@@ -20,13 +21,14 @@ from orchestrator.directory.ports import HostGone, Hosts
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.settings import LEASE_MARGIN, DirectorySettings
 from orchestrator.directory.state import Phase, Table
+from session_store.codec import to_plain
 from session_store.errors import Refused, StoreUnavailable
 from session_store.items import Json
 from session_store.requests import AsyncStore, ClaimDirectory, Deliver, PodRow, Query
 
 TICK = 0.25
-ALERTS = 200
-"""Alerts kept for those who ask."""
+SHOWN_ALERTS = 200
+"""Alerts of the control plane's counts."""
 PAGE = 500
 
 T = TypeVar("T")
@@ -51,7 +53,7 @@ class DirectoryService:
         self.settings = settings
         self.clock = clock
         self.table = Table(settings, epoch=0)
-        self.alerts: deque[dict[str, Json]] = deque(maxlen=ALERTS)
+        self.alerts = AlertBook()
         self._hosts = hosts
         self._roots = roots
         self._ready = asyncio.Event()
@@ -65,6 +67,7 @@ class DirectoryService:
         found = await self._hosts.found()
         held = tuple(h.session for f in found for h in f.held)
         self.table.epoch = (await self.store.execute(ClaimDirectory(self._hosts.alone(), held))).epoch
+        self.alerts.begin(self.table.epoch)
         self.table.roots = None if self._roots is None else self._roots.load()
         now = self.clock.monotonic()
         if not self._hosts.alone():
@@ -147,7 +150,7 @@ class DirectoryService:
             "restarts": self.table.restarts,
             "given_up": self.table.given_up,
             "blocked": dict(self.table.blocked),
-            "alerts": list(self.alerts),
+            "alerts": [to_plain(alert) for alert in self.alerts.since(0)[1][-SHOWN_ALERTS:]],
         }
 
     def _carry_out(self, action: do.Action) -> None:
@@ -340,8 +343,9 @@ class DirectoryService:
         """Tell people: in the log of this process, and to whoever asks `top`."""
         level = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}[action.level]
         log.log(level, "%s %s: %s", action.code, action.session, action.message)
-        plain = {"level": action.level, "code": action.code, "pod_id": action.session, "message": action.message}
-        self.alerts.append({**plain, "ts": self.clock.now_ms()})
+        about = action.session or None
+        now = self.clock.now_ms()
+        self.alerts.add((Alert(self.alerts.next_id(), action.level, action.code, action.message, now, about),))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

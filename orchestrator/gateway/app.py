@@ -37,6 +37,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{POD}/stop", messages.stop),
     ("GET", "/v1/inbox", pods.inbox),
     ("GET", "/v1/events", events.of_all),
+    ("GET", "/v1/alerts", events.alerts),
 )
 PROBES: tuple[tuple[str, Handler], ...] = (("/healthz", events.alive), ("/readyz", events.ready))
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
+from actors.protocol.alerts import KEPT
 from actors.protocol.ids import name_problem
 from session_store.items import Segment
 from session_store.messages import PodEventKind
@@ -215,6 +216,12 @@ class ResultQuery(Lenient):
 
 class EventsQuery(Lenient):
     after: str | None = None
+
+
+class AlertsQuery(Lenient):
+    pod: PodId | None = None
+    root: PodId | None = None
+    limit: int = Field(default=KEPT, ge=1, le=KEPT)
 
 
 class TreeQuery(Lenient):

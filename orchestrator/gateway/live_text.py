@@ -6,14 +6,14 @@ what they have sent with what is here; so there is nothing to queue for them, an
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from actors.protocol.live import TOOL_BLOCK, Alert, Delta, Discard, LiveEvent, Retry
+from actors.protocol.live import TOOL_BLOCK, Delta, Discard, LiveEvent, Retry
+from orchestrator.gateway.alerts import Ring
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 
-KEPT_NOTES = 512
 KEPT_ENDS = 4096
 
 
@@ -27,13 +27,12 @@ class Block:
 
 
 class LiveText:
-    """`generation` None: nothing was heard yet. `notes` are numbered from 1; `count` is the youngest's number."""
+    """`generation` None: nothing was heard yet."""
 
     def __init__(self) -> None:
         self.generation: int | None = None
         self.blocks: dict[str, Block] = {}
-        self.count = 0
-        self._notes: deque[tuple[int, Alert | Retry]] = deque(maxlen=KEPT_NOTES)
+        self.retries: Ring[Retry] = Ring()
         self._ended: OrderedDict[str, int] = OrderedDict()
 
     def lose(self) -> None:
@@ -57,13 +56,9 @@ class LiveText:
                     whole &= self._extend(event)
                 case Discard():
                     self.blocks = {n: b for n, b in self.blocks.items() if b.request_id != event.request_id}
-                case Retry() if snapshot:
-                    pass
-                case Alert() if any(event.alert_id == known.alert_id for known in self.alerts()):
-                    pass
-                case Retry() | Alert():
-                    self.count += 1
-                    self._notes.append((self.count, event))
+                case Retry():
+                    if not snapshot:
+                        self.retries.add(event)
         return whole
 
     def commit(self, entry: LogEntry) -> bool:
@@ -80,12 +75,6 @@ class LiveText:
     def unknown_blocks(self, events: Iterable[LiveEvent]) -> list[Delta]:
         """Deltas of blocks that are not in flight here."""
         return [e for e in events if isinstance(e, Delta) and e.block not in self.blocks]
-
-    def notes_after(self, number: int) -> list[Alert | Retry]:
-        return [note for at, note in self._notes if at > number]
-
-    def alerts(self) -> list[Alert]:
-        return [note for _, note in self._notes if isinstance(note, Alert)]
 
     def _extend(self, delta: Delta) -> bool:
         block = self.blocks.get(delta.block)

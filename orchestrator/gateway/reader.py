@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from actors.protocol.live import Alert, Retry
+from actors.protocol.live import Delta, Discard
+from orchestrator.events import Resync, StatusEvent
+from orchestrator.gateway.alerts import missed_event
 from orchestrator.gateway.live_text import is_tool_block
 from orchestrator.gateway.sse import KEEPALIVE, OPENING, frame
 from orchestrator.gateway.topic import PodTopic, Told
-from orchestrator.gateway.views import JsonObject, status_view
-from session_store.codec import time_text, to_plain
+from orchestrator.gateway.views import JsonObject, status_event
 from session_store.errors import Refused, StoreError, StoreUnavailable
 from session_store.rows import PodRow
 
@@ -59,17 +60,20 @@ def start_of(given: str | None, head: int) -> Start:
 class PodReader:
     """The reader's side of a topic, from its start until it leaves."""
 
-    def __init__(self, topic: PodTopic, start: Start, snapshot: Snapshot, keepalive: float) -> None:
+    def __init__(
+        self, topic: PodTopic, start: Start, snapshot: Snapshot, keepalive: float, now_ms: Callable[[], int]
+    ) -> None:
         self._topic = topic
         self._cursor = start.cursor
         self._resync = start.resync
         self._snapshot = snapshot
         self._keepalive = keepalive
+        self._now_ms = now_ms
         self._woken = asyncio.Event()
         self._blocks: dict[str, Sent] = {}
-        self._notes = 0
-        self._status: JsonObject | None = None
-        self._alerts_shown = False
+        self._alerts: int | None = None
+        self._retries = topic.live.retries.count
+        self._status: StatusEvent | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Frames until the gateway closes or the log cannot be read."""
@@ -101,9 +105,9 @@ class PodReader:
         """Why the stream ends, for a reader that may come back with its cursor."""
         row = self._topic.row
         try:
-            return await self._resync_frame(reason, row)
+            return frame(Resync(reason, row.head, await self._snapshot(row)))
         except StoreError:
-            return frame("resync", {"reason": reason, "head_seq": row.head, "snapshot": None})
+            return frame(Resync(reason, row.head, None))
 
     async def _entries(self) -> AsyncIterator[bytes]:
         """All entries up to the end, in chunks."""
@@ -111,7 +115,7 @@ class PodReader:
             yield await self._start_anew(self._resync)
         while self._cursor < self._topic.end:
             told = await self._topic.entries(self._cursor)
-            if told and told[0].seq != self._cursor + 1:
+            if not told or told[0].seq != self._cursor + 1:
                 yield await self._start_anew("purged")
                 continue
             out = bytearray()
@@ -122,18 +126,15 @@ class PodReader:
                     out.clear()
             if out:
                 yield bytes(out)
-            elif not told:
-                return
 
     async def _start_anew(self, reason: str) -> bytes:
         """The one `resync` that an unusable cursor gets; the stream goes on from the head that it names."""
         row = self._topic.row
-        told = await self._resync_frame(reason, row)
-        self._resync, self._cursor = None, row.head
+        head = max(row.head, self._topic.end)
+        told = frame(Resync(reason, head, await self._snapshot(row)))
+        self._resync, self._cursor = None, head
+        self._blocks.clear()
         return told
-
-    async def _resync_frame(self, reason: str, row: PodRow) -> bytes:
-        return frame("resync", {"reason": reason, "head_seq": row.head, "snapshot": await self._snapshot(row)})
 
     def _send(self, told: Told) -> bytes:
         """An entry, after the `discard` of what it should have committed and did not."""
@@ -157,38 +158,40 @@ class PodReader:
         out = bytearray()
         for request_id in dict.fromkeys(s.request_id for n, s in self._blocks.items() if n not in topic.live.blocks):
             out += self._discard(request_id)
-        out += self._notes_frames()
+        out += self._notices()
         for name, block in topic.live.blocks.items():
             sent = self._blocks.setdefault(name, Sent(block.request_id, 0))
             if block.after <= self._cursor and sent.length < len(block.text):
-                data = {"request_id": block.request_id, "block": name, "offset": sent.length}
-                out += frame("delta", {**data, "text": block.text[sent.length :], "after": block.after})
+                text = block.text[sent.length :]
+                out += frame(Delta(block.request_id, name, sent.length, text, block.after))
                 sent.length = len(block.text)
-        status = status_view(topic.row)
+        status = status_event(topic.row)
         if topic.row.head <= self._cursor and _differs(status, self._status):
             self._status = status
-            out += frame("status", status)
+            out += frame(status)
         return bytes(out)
 
-    def _notes_frames(self) -> bytes:
-        notes: list[Alert | Retry] = []
-        if not self._alerts_shown:
-            self._alerts_shown = True
-            notes += self._topic.live.alerts()
-        else:
-            notes += self._topic.live.notes_after(self._notes)
-        self._notes = self._topic.live.count
-        return b"".join(_note_frame(note) for note in notes)
+    def _notices(self) -> bytes:
+        """Retries since this reader came; alerts that are kept, then those since."""
+        alerts, retries = self._topic.alerts, self._topic.live.retries
+        out = bytearray()
+        if self._alerts is not None and (missed := alerts.missed(self._alerts)):
+            out += frame(missed_event(missed, self._alerts, self._now_ms()))
+        for alert in alerts.after(self._alerts or 0):
+            out += frame(alert)
+        for retry in retries.after(self._retries):
+            out += frame(retry)
+        self._alerts, self._retries = alerts.count, retries.count
+        return bytes(out)
 
     def _discard(self, request_id: str) -> bytes:
         """Tell the client to forget a request's deltas; those that still count are sent again from their start."""
         gone = [name for name, sent in self._blocks.items() if sent.request_id == request_id]
         told = any(self._blocks.pop(name).length for name in gone)
-        return frame("discard", {"request_id": request_id}) if told else b""
+        return frame(Discard(request_id)) if told else b""
 
     def _last_words(self, error: Refused) -> bytes:
-        data = {"reason": error.code.replace("_", "-"), "head_seq": self._topic.row.head, "snapshot": None}
-        return frame("resync", {**data, "detail": error.message})
+        return frame(Resync(error.code.replace("_", "-"), self._topic.row.head, None, error.message))
 
     async def _wait(self) -> bool:
         """False: nothing happened for as long as a stream may be silent."""
@@ -200,13 +203,5 @@ class PodReader:
         return True
 
 
-def _differs(status: JsonObject, told: JsonObject | None) -> bool:
-    return told is None or any(status[key] != told[key] for key in ("status", "generation"))
-
-
-def _note_frame(note: Alert | Retry) -> bytes:
-    data = to_plain(note)
-    del data["type"]
-    if isinstance(note, Alert):
-        data["ts"] = time_text(note.ts)
-    return frame(note.type, data)
+def _differs(status: StatusEvent, told: StatusEvent | None) -> bool:
+    return told is None or (status.status, status.generation) != (told.status, told.generation)

@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager
 
 from starlette.responses import Response
 
+from orchestrator.events import wire_form
 from orchestrator.gateway import bodies
+from orchestrator.gateway.alerts import alert_event, hearing
 from orchestrator.gateway.context import Call, json_response
 from orchestrator.gateway.reader import PodReader, start_of
 from orchestrator.gateway.streams import EventStream, Reader
-from orchestrator.gateway.tree import TreeReader, TreeScope
+from orchestrator.gateway.tree import TreeReader, TreeScope, alerts_held
 from orchestrator.ports import ControlPlaneError
-from session_store.errors import StoreError
+from session_store.errors import StoreError, StoreUnavailable
 from session_store.items import Json
 
 LAST_EVENT_ID = "last-event-id"
@@ -30,7 +32,7 @@ async def of_pod(call: Call) -> Response:
     @asynccontextmanager
     async def source() -> AsyncIterator[Reader]:
         async with gateway.topics.join(row) as topic:
-            yield PodReader(topic, start, gateway.show, gateway.options.keepalive)
+            yield PodReader(topic, start, gateway.show, gateway.options.keepalive, gateway.now_ms)
 
     return EventStream(source, gateway.options)
 
@@ -45,10 +47,26 @@ async def of_all(call: Call) -> Response:
 
     @asynccontextmanager
     async def source() -> AsyncIterator[Reader]:
-        async with gateway.feed.follow(reader.notice):
+        async with gateway.feed.follow(reader.notice), hearing(gateway.feed, None, reader.hear):
             yield reader
 
     return EventStream(source, gateway.options)
+
+
+async def alerts(call: Call) -> Response:
+    """The latest kept alerts of the caller's Pods and, for the home's owner, of the control plane; oldest first."""
+    gateway, asked = call.gateway, call.query(bodies.AlertsQuery)
+    tenant = call.caller.tenant
+    about = None if asked.pod is None else (await gateway.row(asked.pod, tenant)).id
+    root = None if asked.root is None else (await gateway.row(asked.root, tenant)).root_id
+    try:
+        async with asyncio.timeout(gateway.options.store_wait):
+            batch = await gateway.plane.alerts(about, 0, 0.0)
+    except TimeoutError:
+        raise StoreUnavailable("the Directory gave no answer") from None
+    mine = await alerts_held(gateway.feed, TreeScope(tenant, root), batch.alerts)
+    shown = [wire_form(alert_event(alert, with_pod=True)).data for alert in mine[-asked.limit :]]
+    return json_response({"alerts": shown})
 
 
 async def alive(call: Call) -> Response:

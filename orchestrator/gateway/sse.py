@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from orchestrator.events import Event, wire_form
+
 # Line ends to some clients that split text themselves, though none to the standards of JSON and of event streams.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -26,7 +28,8 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def frame(event: str, data: Any, ident: str | int | None = None) -> bytes:
-    """One event. `ident` is what a client sends back as `Last-Event-ID`."""
-    head = f"event: {event}\n" if ident is None else f"id: {ident}\nevent: {event}\n"
-    return b"".join((head.encode(), b"data: ", json_bytes(data), b"\n\n"))
+def frame(event: Event) -> bytes:
+    """One event; its id is what a client sends back as `Last-Event-ID`."""
+    wire = wire_form(event)
+    head = f"event: {wire.name}\n" if wire.id is None else f"id: {wire.id}\nevent: {wire.name}\n"
+    return b"".join((head.encode(), b"data: ", json_bytes(wire.data), b"\n\n"))

@@ -10,9 +10,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from actors.protocol.alerts import Alert
+from orchestrator.events import AlertEvent
+from orchestrator.gateway.alerts import Ring, alert_event, hear
 from orchestrator.gateway.feed import AT_ONCE, BACKOFF, Feed
 from orchestrator.gateway.live_text import LiveText, committed_blocks, ended_by
-from orchestrator.gateway.views import entry_frames
+from orchestrator.gateway.sse import frame
+from orchestrator.gateway.views import entry_events
 from orchestrator.ports import LiveBatch
 from session_store.errors import Refused, StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.reading import decoded
@@ -50,6 +54,7 @@ class PodTopic:
         self.row = row
         self.end = row.head
         self.live = LiveText()
+        self.alerts: Ring[AlertEvent] = Ring()
         self.failure: Refused | None = None
         self.watchers: set[asyncio.Event] = set()
         self._feed = feed
@@ -90,13 +95,20 @@ class PodTopic:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_up())
             tasks.create_task(self._pull())
+            tasks.create_task(hear(self._feed, self.pod_id, self._alert))
+
+    def _alert(self, alerts: tuple[Alert, ...]) -> None:
+        for alert in alerts:
+            self.alerts.add(alert_event(alert))
+        self.wake()
 
     async def _read(self, after: int) -> list[Told]:
         found = await self._feed.ask(Read(self.pod_id, after, PAGE))
         told = []
         for entry in decoded(self.pod_id, found.entries):
             self.live.commit(entry)
-            told.append(Told(entry.seq, entry_frames(entry), ended_by(entry), committed_blocks(entry)))
+            frames = b"".join(map(frame, entry_events(entry)))
+            told.append(Told(entry.seq, frames, ended_by(entry), committed_blocks(entry)))
         return told
 
     async def _keep_up(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orchestrator.gateway.sse import frame
+from orchestrator.events import EntryEvent, EntryHeader, StatusEvent, SystemItemEvent
 from session_store.codec import entry_json, time_text
-from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems, Unknown
+from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems
 from session_store.items import Json
 from session_store.rows import PodRow
 
@@ -34,7 +34,7 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
         "children": list(children),
         "queue": row.queue,
     }
-    if row.question is not None:
+    if row.question is not None and row.status == "waiting_on_user":  # not one whose answer waits to be taken up
         view["question"] = question_view(row)
     if row.outcome is not None:
         view["last_outcome"] = row.outcome
@@ -63,49 +63,37 @@ def inbox_view(rows: Iterable[PodRow]) -> JsonObject:
     return {"questions": [question_view(row) for row in asked]}
 
 
-def status_view(row: PodRow) -> JsonObject:
-    return {"status": row.status, "generation": row.epoch, "head_seq": row.head}
+def status_event(row: PodRow) -> StatusEvent:
+    return StatusEvent(row.status, row.epoch, row.head)
 
 
-def entry_frames(entry: LogEntry) -> bytes:
+def entry_events(entry: LogEntry) -> list[EntryEvent | SystemItemEvent]:
     """An entry as one event, or as one event for each SystemItem in it."""
     if not isinstance(entry, SystemItems) or not entry.items:
-        return frame("entry", entry_json(entry), entry.seq)
-    head = {"seq": entry.seq, "ts": time_text(entry.ts)}
-    last = len(entry.items) - 1
-    # Of several items only the last carries the id: a cursor never points into an entry.
-    return b"".join(
-        frame(
-            "system_item",
-            {**head, "kind": item.kind, "payload": item.payload, "body": item.body},
-            entry.seq if place == last else None,
-        )
+        return [EntryEvent(entry.seq, entry_json(entry))]
+    ts, last = time_text(entry.ts), len(entry.items) - 1
+    return [
+        SystemItemEvent(entry.seq, ts, item.kind, item.payload, item.body, last=place == last)
         for place, item in enumerate(entry.items)
-    )
+    ]
 
 
-def header_view(row: PodRow, entry: LogEntry) -> JsonObject:
+def header_event(row: PodRow, entry: LogEntry) -> EntryHeader:
     """An entry cut to what tells where something happened, for the stream over many Pods."""
-    view: JsonObject = {
-        "pod_id": row.id,
-        "pod_name": row.name,
-        "seq": entry.seq,
-        "ts": time_text(entry.ts),
-        "type": entry.type,
-    }
+    return EntryHeader(row.id, row.name, entry.seq, time_text(entry.ts), entry.type, _header_fields(entry))
+
+
+def _header_fields(entry: LogEntry) -> JsonObject:
     match entry:
         case Invoke():
-            view.update(run_id=entry.run_id, trigger=entry.trigger)
+            return {"run_id": entry.run_id, "trigger": entry.trigger}
         case RunEnd():
-            view.update(run_id=entry.run_id, outcome=entry.outcome)
+            return {"run_id": entry.run_id, "outcome": entry.outcome}
         case SystemItems():
-            view.update(kinds=[item.kind for item in entry.items])
+            return {"kinds": [item.kind for item in entry.items]}
         case Question():
-            view.update(question_id=entry.question_id, kind=entry.kind)
+            return {"question_id": entry.question_id, "kind": entry.kind}
         case QuestionClosed():
-            view.update(question_id=entry.question_id, how=entry.how)
-        case Unknown():
-            pass
+            return {"question_id": entry.question_id, "how": entry.how}
         case _:
-            pass
-    return view
+            return {}

@@ -51,7 +51,9 @@ def payloads(entries: list[dict[str, Any]], domain: str) -> list[dict[str, Any]]
     return [e["payload"] for e in entries if e["type"] == "extension" and e["domain"] == domain]
 
 
-async def test_X11_a_run_is_extracted_also_when_the_extractor_is_killed_in_between(tmp_path: Path, ray_cluster: None) -> None:
+async def test_X11_a_run_is_extracted_also_when_the_extractor_is_killed_in_between(
+    tmp_path: Path, ray_cluster: None
+) -> None:
     world = RayWorld(tmp_path, [POD_LINE], amend=memory(tmp_path, 4_000))
     try:
         control = world.control()

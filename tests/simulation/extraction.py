@@ -90,7 +90,7 @@ class Process:
 
 @dataclass
 class Story:
-    """One seed. Every run is asked for something with a number of its own, and the worker answers the numbers it sees."""
+    """One seed. Every run is asked for a number of its own, and the worker answers with the numbers it sees."""
 
     seed: int
     world: ExtractionWorld = field(init=False)
@@ -210,7 +210,6 @@ class Story:
         assert activity.open is None, "what was begun is finished"
         assert activity.tokens(activity.rest) < THRESHOLD, "nothing is due any more"
         assert set(accepted) >= set(done)
-
 
     def _covered(self, activity: Activity) -> list[str]:
         """Numbers asked for in the range that was just opened, as the history was then."""

@@ -21,7 +21,7 @@ from session_store.entries import (
 )
 from session_store.items import ToolCall
 from session_store.requests import FindMessage, Pending
-from session_store.restore import restore
+from session_store.restore import ATTACHMENT_KINDS, restore
 from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
 from tests.simulation import tools
@@ -42,6 +42,7 @@ def check_all(world: World) -> None:
             _rest(rows[session])
             _children(world, rows[session], reference)
             _items_once(reference)
+            _attachments(reference)
             _told(world, session, rows[session], reference)
         except LawBroken as broken:
             raise LawBroken(f"{name} ({session[-4:]}): {broken}") from broken
@@ -130,6 +131,18 @@ def _items_once(reference: Reference) -> None:
     twice = [i for i, n in ids.items() if n > 1]
     if twice:
         raise LawBroken(f"items twice in the log: {twice}")
+
+
+def _attachments(reference: Reference) -> None:
+    """What a prompt brings along stands right behind its `user_input` (DESIGN §4)."""
+    of = ""
+    for entry in reference.entries:
+        items = entry.items if isinstance(entry, SystemItems) else ()
+        attached = [i.item_id.rpartition(":")[0] for i in items if i.kind in ATTACHMENT_KINDS]
+        if any(message_id != of for message_id in attached):
+            raise LawBroken(f"entry {entry.seq} is attached to {attached} and stands behind {of or 'no prompt'}")
+        if not attached:
+            of = entry.message_id if isinstance(entry, UserInput) else ""
 
 
 def _tool_starts(world: World) -> None:

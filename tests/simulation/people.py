@@ -6,6 +6,7 @@ from session_store.entries import Extension
 from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
+from tests.simulation import prompts
 from tests.simulation.directory import Directory
 from tests.simulation.world import World, prompt
 
@@ -54,6 +55,8 @@ class People:
                 busy = rng.choice(("queue", "queue", "steer", "interrupt"))
                 expect = rng.choice((None, None, Expect("not_busy")))
                 message = prompt(world.token("prompt"), "user", "And this.", when_busy=busy)
+                if rng.random() < 0.3:
+                    message = prompts.referring(message)
                 self._deliver(Deliver(session, message, expect, world.pod_limits))
             case "notify":
                 wake = rng.random() < 0.7

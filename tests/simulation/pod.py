@@ -22,7 +22,7 @@ from session_store.errors import Refused, StaleEpoch
 from session_store.items import AssistantMessage, ToolResultGroup
 from session_store.requests import Append, Lease, Pending, Release
 from session_store.restore import restore
-from tests.simulation import model, orders, tools
+from tests.simulation import model, orders, prompts, tools
 from tests.simulation.world import Event, LawBroken, World
 
 CLIENT_TRIES = 3
@@ -54,7 +54,7 @@ class Incarnation:
         self.machine = TurnMachine(self.config, restored, facts, lease, tools.idempotent)
         self.calls: dict[int, RunningCall] = {}
         self._finished: list[tuple[int, ToolOutcome]] = []
-        self._request_aborted = False
+        self._request_aborted = self._resolving_aborted = False
         self._deadline: Event | None = None
         self.check_memory()
         self._later("open", lambda: self.feed(st.Opened()))
@@ -97,6 +97,12 @@ class Incarnation:
         match instruction:
             case do.Append():
                 self._append(instruction)
+            case do.ResolveReferences():
+                self._resolving_aborted = False
+                wait = self.world.rng.choice((0, 5, 300))
+                self._later("references", lambda: self._resolved(instruction), wait)
+            case do.AbortResolving():
+                self._resolving_aborted = True
             case do.SendRequest():
                 self._send_request(instruction)
             case do.AbortRequest():
@@ -185,6 +191,12 @@ class Incarnation:
             self._later("not released", lambda: self.feed(st.ReleaseRefused(stale, messages)))
             return
         self._later("released", lambda: self.feed(st.Released()))
+
+    def _resolved(self, order: do.ResolveReferences) -> None:
+        if self._resolving_aborted and self.world.rng.random() < 0.7:
+            self.feed(st.ResolvingAborted(order.message_id))
+        else:
+            self.feed(st.ReferencesResolved(order.message_id, prompts.looked_up(self.world, order)))
 
     # --- the model ---
 

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 from actors.models.scripted import ScriptedModel
 from actors.pod.live import LiveLog
+from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import uuid7
 from actors.protocol.live import LiveSink
 from actors.protocol.model import ModelReply, ModelRequest
-from orchestrator.ports import ControlPlaneError, LiveBatch, NewPod, NewPodReply
+from orchestrator.directory.alerts import AlertBook
+from orchestrator.ports import AlertBatch, ControlPlaneError, LiveBatch, NewPod, NewPodReply
 from session_store.backends.memory import MemoryStore
 from session_store.codec import to_plain
 from session_store.entries import LogEntry, SegmentStart
@@ -65,6 +67,7 @@ class FakePlane:
         self.stuck: set[str] = set()
         self.damaged: dict[str, str] = {}
         self.ready = True
+        self.book = AlertBook()
         self._made = 0
 
     @property
@@ -112,6 +115,16 @@ class FakePlane:
         finally:
             self.watching[pod_id] -= 1
 
+    async def alerts(self, pod_id: str | None, after: int, wait: float) -> AlertBatch:
+        await self.book.wait(after, pod_id, wait)
+        return AlertBatch(*self.book.since(after, pod_id))
+
+    def alert(self, alert_id: str, pod_id: str | None, message: str = "mind this", ts: int = 0) -> Alert:
+        """Raise one, as a Pod or the Directory does."""
+        alert = Alert(alert_id, "warning", "test", message, ts, pod_id)
+        self.book.add((alert,))
+        return alert
+
     async def status(self) -> dict[str, Json]:
         return {"ready": self.ready, "pool": 2}
 
@@ -156,6 +169,7 @@ class RunningPlane(FakePlane):
         self.free.set()
         self.pods.parts.models["scripted"] = HeldModel(lines, self.free)
         super().__init__(self.pods.memory)
+        self.book = self.pods.alerts
 
     def start(self, session: str, new: NewPod) -> SegmentStart:
         config = PodConfig(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.pod.host import PodHost
+from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec
 from actors.protocol.ids import uuid7
 from actors.protocol.tools import ChildrenError, SpawnOrder
@@ -210,6 +211,10 @@ class ToDirectory:
     async def left(self, session: str, epoch: int, reason: str) -> None:
         if not self._mute:
             self._world.service.feed(at.Left(session, epoch, self._actor_id, reason))
+
+    def alert(self, alert: Alert) -> None:
+        if not self._mute:
+            self._world.service.alerts.add((alert,))
 
 
 class LocalWorld:

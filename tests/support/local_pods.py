@@ -12,13 +12,17 @@ from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
+from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
+from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
-from actors.tools.registry import CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from actors.tools.references.resolver import Library
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from orchestrator.directory.alerts import AlertBook
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, SegmentStart
@@ -28,7 +32,7 @@ from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import ClaimDirectory, Create, Deliver, Parent, PodRow, Query, Read
 
-TOOLS = (*FILE_TOOLS, *CHILD_TOOLS)
+TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
 
 
 class SystemClock:
@@ -67,6 +71,9 @@ class LocalParts:
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
         return build_toolbox(config.tools, children, GuardPool(lease=4.0))
+
+    def references(self, config: PodConfig) -> References:
+        return Library(Place(config.workspace, config.scope), str(self.folder / "memory"))
 
     def spill_folder(self, session: str) -> str:
         return str(self.folder / "spill" / session)
@@ -133,6 +140,9 @@ class LocalDirectory:
     async def left(self, session: str, epoch: int, reason: str) -> None:
         return None
 
+    def alert(self, alert: Alert) -> None:
+        self._pods.alerts.add((alert,))
+
 
 class LocalPods:
     """A tiny polypod in one process. `lines` is the scripted model's script for all Pods."""
@@ -142,6 +152,7 @@ class LocalPods:
         self.store = LocalStore(self.memory)
         self.parts = LocalParts(self.store, lines, folder)
         self.parts.directory = LocalDirectory(self)
+        self.alerts = AlertBook()
         self.host = PodHost(self.parts)
         self.folder = folder
         self._epoch: int | None = None

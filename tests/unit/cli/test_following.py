@@ -20,7 +20,7 @@ from orchestrator.cli.running import Journey, follow_to_end
 from orchestrator.cli.seam import Gateway
 from orchestrator.cli.watch import LOOK_AT_LEAST_EVERY, LOOK_EVERY, pause_after
 from orchestrator.home import Home
-from tests.support.fake_gateway import CHILD, ROOT, SECRET, FakeGateway, served
+from tests.support.fake_gateway import CHILD, ROOT, SECRET, STAMP, FakeGateway, served
 
 Stage = Callable[[FakeGateway], None]
 QUESTION = {
@@ -209,7 +209,7 @@ def test_a_reply_that_broke_off_a_retry_and_an_alert_are_told(
         ("delta", {"request_id": "r", "block": "r.1.0", "offset": 0, "text": "half a wo", "after": 0}),
         ("discard", {"request_id": "r"}),
         ("retry", {"request_id": "r", "attempt": 2, "wait": 2.0, "reason": "overloaded"}),
-        ("alert", {"alert_id": "a", "level": "warning", "code": "c", "message": "disk is filling", "ts": 0}),
+        ("alert", {"alert_id": "a", "level": "warning", "code": "c", "message": "disk is filling", "ts": STAMP}),
         ("from-the-future", {"x": 1}),
     ]
     fake.stages = [lambda f: None, *rests("idle", "finished")]

@@ -11,24 +11,9 @@ import pytest
 
 from orchestrator.cli.failure import CommandError, GatewayProblem, OwnerLost, UsageError
 from orchestrator.cli.reaching import GatewayReader, find_pod, reach
-from orchestrator.cli.seam import Gateway, ServerEvent, parse_events
+from orchestrator.cli.seam import Gateway
 from orchestrator.home import Home, Owner
 from tests.support.fake_gateway import CHILD, ROOT, SECRET, FakeGateway, served
-
-
-@pytest.mark.parametrize(
-    ("text", "events"),
-    [
-        ('id: 3\nevent: entry\ndata: {"a":\ndata: 1}\n\n', [ServerEvent("entry", {"a": 1}, "3")]),
-        (": keepalive\n\nevent: delta\ndata: 1\n\n", [ServerEvent("delta", 1)]),
-        ("data: 1\n\ndata: 2\n\n", [ServerEvent("message", 1), ServerEvent("message", 2)]),
-        ("event: cut\ndata: 1\n", []),
-        ("retry: 5\nunknown: x\ndata:1\n\n", [ServerEvent("message", 1)]),
-        ("event: empty\n\n", []),
-    ],
-)
-def test_server_sent_events(text: str, events: list[ServerEvent]) -> None:
-    assert list(parse_events(iter(text.split("\n")[:-1]))) == events
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ async def test_E04_L05_a_child_that_dies_at_every_start_is_given_up_and_told_onc
     assert not row.open
     results = [r for e in await world.story(child.id) if e["type"] == "tool_results" for r in e["results"]]
     assert [r["status"] for r in results] == ["interrupted"]  # law 6: the open call is closed before the end
-    assert [a["code"] for a in world.service.alerts] == ["pod-given-up"]
+    assert [a.code for a in world.service.alerts.since(0)[1]] == ["pod-given-up"]
     world.hosts.poison.clear()
     epoch = row.epoch
     await asyncio.sleep(0.3)
@@ -454,7 +454,7 @@ async def test_actors_that_die_at_their_start_are_tried_again_with_growing_waits
     began = asyncio.get_running_loop().time()
     await world.until_status(pod, "idle")
     assert asyncio.get_running_loop().time() - began >= 1.0
-    assert [a["code"] for a in world.service.alerts] == ["actor-start-failed"] * 2
+    assert [a.code for a in world.service.alerts.since(0)[1]] == ["actor-start-failed"] * 2
 
 
 async def test_an_unknown_model_is_refused_at_the_door(worlds: list, tmp_path: Path) -> None:

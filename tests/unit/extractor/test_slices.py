@@ -50,7 +50,7 @@ def test_roles_texts_tool_names_and_summaries_are_shown() -> None:
     attached = item("file_attachment", "CONTENT", path="a.md", content="CONTENT")
     told = shown(
         Invoke("run", "prompt"),
-        UserInput((Segment("text", "See"), Segment("file_ref", data={"path": "a.md"})), "m", USER),
+        UserInput((Segment("text", "See "), Segment("file_ref", "@a.md", {"path": "a.md"})), "m", USER),
         attached,
         reply,
         result("`x` exited with code 0", "RAW"),
@@ -63,7 +63,7 @@ def test_roles_texts_tool_names_and_summaries_are_shown() -> None:
         rest(),
     )
     assert told == [
-        {"who": "user", "text": "See\n[file_ref a.md]"},
+        {"who": "user", "text": "See @a.md"},
         {"who": "user", "attached file": "a.md"},
         {"who": "assistant", "text": "Let me look.", "calls": "Shell"},
         {"who": "tool", "tool": "Shell", "status": "ok", "summary": "`x` exited with code 0"},

@@ -1,6 +1,6 @@
 """Blocks in flight as the gateway keeps them."""
 
-from actors.protocol.live import Alert, Delta, Discard, Retry
+from actors.protocol.live import Delta, Discard, Retry
 from orchestrator.gateway.live_text import LiveText
 from session_store.entries import AssistantItems, ToolResults
 from session_store.items import Text, ToolResult
@@ -53,11 +53,9 @@ def test_a_discard_forgets_the_requests_blocks() -> None:
     assert texts(live) == {"s": "y", "r.2.0": "n"}
 
 
-def test_notes_are_numbered_alerts_come_once_and_old_retries_not_at_all() -> None:
+def test_old_retries_are_no_news() -> None:
     live = LiveText()
-    alert = Alert("a1", "info", "c", "m", 0)
-    live.take([Retry("r", 2, 0.5, "busy"), alert], snapshot=True)
-    assert live.notes_after(0) == [alert]
-    live.take([alert, Retry("r", 3, 0.5, "busy")], snapshot=False)
-    assert live.notes_after(1) == [Retry("r", 3, 0.5, "busy")]
-    assert live.alerts() == [alert]
+    live.take([Retry("r", 2, 0.5, "busy")], snapshot=True)
+    assert live.retries.count == 0
+    live.take([Retry("r", 3, 0.5, "busy")], snapshot=False)
+    assert live.retries.after(0) == [Retry("r", 3, 0.5, "busy")]

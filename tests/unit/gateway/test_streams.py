@@ -10,7 +10,6 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from actors.protocol.live import Alert
 from orchestrator.gateway.reader import Start, start_of
 from session_store.entries import AssistantItems, SystemItems
 from session_store.errors import StoreDamaged
@@ -186,25 +185,6 @@ async def test_the_gateway_itself_discards_when_the_incarnation_changes() -> Non
         assert {e.name for e in seen} == {"delta", "status"}
         assert {"status": "running", "generation": 2, "head_seq": 3} in [e.data for e in seen]
         assert texts(seen) == {"s.1.0": "xxx"}
-
-
-async def test_an_alert_is_told_once_and_to_those_who_come_later() -> None:
-    plane = FakePlane()
-    owner = words.running(plane.memory, "p")
-    live = plane.live(owner)
-    async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=3") as events:
-        live.alert(Alert("a1", "warning", "ref", "no such file", 1_790_000_000_000))
-        seen = await events.until("alert")
-        assert seen[-1].data == {
-            "alert_id": "a1",
-            "level": "warning",
-            "code": "ref",
-            "message": "no such file",
-            "ts": "2026-09-21T14:13:20.000Z",
-        }
-        async with stream(on.http, "/v1/pods/p/events?after=3") as late:
-            assert len(await late.until("alert")) <= 2
-            assert [e.name for e in await late.quiet()] in ([], ["status"])
 
 
 @pytest.mark.parametrize(("cursor", "reason"), [("99", "beyond-head"), ("abc", "malformed-cursor")])

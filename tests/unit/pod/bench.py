@@ -15,6 +15,8 @@ from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.model import ModelReply, StopReason, Usage
+from actors.protocol.references import Resolved, Unresolved
+from actors.protocol.system_items.workflow import WORKFLOW, Workflow
 from actors.protocol.tools import ToolOutcome
 from session_store.backends.memory import MemoryStore
 from session_store.entries import (
@@ -51,8 +53,9 @@ from session_store.restore import restore
 from session_store.rows import PodRow
 
 POD, PARENT = "pod-1", "parent-1"
-IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod")
+IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod", "clarify")
 DONE = ToolOutcome("ok", "Done.")
+ASKED = ToolOutcome("ok", "Asked.", None, {"question": {"question": "Which?", "choices": [{"label": "left"}]}})
 
 
 def call(name: str, call_id: str = "", **arguments: Any) -> ToolCall:
@@ -115,6 +118,7 @@ class Bench:
         self.machine = TurnMachine(self.config, restore(entries), facts, lease, lambda name: name in IDEMPOTENT)
         self.flight: do.Append | None = None
         self.request: do.SendRequest | None = None
+        self.resolving: do.ResolveReferences | None = None
         self.running: tuple[int, ...] = ()
         self.out = []
         if feed:
@@ -139,6 +143,8 @@ class Bench:
                     self.flight = instruction
                 case do.SendRequest():
                     self.request = instruction
+                case do.ResolveReferences():
+                    self.resolving = instruction
                 case do.RunCalls(_, indexes):
                     self.running += indexes
                 case _:
@@ -240,6 +246,18 @@ class Bench:
         """The model's reply to the request in flight; plain strings are text."""
         made = tuple(Text(i) if isinstance(i, str) else i for i in items)
         return self.feed(st.ReplyCompleted(self._asked(), ModelReply(made, Usage(tokens, 0, 0, 5), stop, 1, "m")))
+
+    def resolved(self, *slugs: str, literal: tuple[Unresolved, ...] = (), bad: str = "") -> list[do.Instruction]:
+        """What the lookup in flight came to: a workflow for each slug, or `bad`: why the prompt is refused."""
+        assert self.resolving is not None
+        message_id = self.resolving.message_id
+        items = (WORKFLOW.item(f"{message_id}:{n}", Workflow(slug, "do")) for n, slug in enumerate(slugs, 1))
+        found = Resolved(tuple(items), literal, Unresolved(0, bad) if bad else None)
+        return self.feed(st.ReferencesResolved(message_id, found))
+
+    def abort_resolving(self) -> list[do.Instruction]:
+        assert self.resolving is not None
+        return self.feed(st.ResolvingAborted(self.resolving.message_id))
 
     def break_reply(self, *kept: str) -> list[do.Instruction]:
         items = tuple(Text(t) for t in kept)
@@ -350,6 +368,12 @@ class Bench:
 
 def prompt(text: str, sender: str = "user", **body: Any) -> Message:
     return Message(text, "prompt", sender, {"segments": [{"type": "text", "text": text}], **body})
+
+
+def referring(text: str, sender: str = "user", **body: Any) -> Message:
+    """A prompt `/text`; its message id is the text."""
+    segment = {"type": "workflow_invoke", "text": f"/{text}", "data": {"slug": text}}
+    return Message(text, "prompt", sender, {"segments": [segment], **body})
 
 
 def short(entry: LogEntry) -> str | None:

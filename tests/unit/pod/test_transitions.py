@@ -13,13 +13,14 @@ from actors.pod.stimuli import Stimulus
 from actors.pod.transitions import TRANSITIONS, IllegalStimulus, Phase
 from actors.protocol.config import RunLimits
 from actors.protocol.model import ModelReply, Usage
+from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
 from scripts import draw_states
 from session_store.entries import AssistantItems, Invoke, PodEnd, RunEnd, Served, UserInput
 from session_store.items import Segment, Text, ToolCall
 from session_store.messages import Message
 from session_store.requests import Appended
-from tests.unit.pod.bench import DONE, Bench, call, prompt
+from tests.unit.pod.bench import DONE, Bench, call, prompt, referring
 
 STIMULI: tuple[type[Any], ...] = get_args(Stimulus)
 SAMPLES: dict[type[Any], Stimulus] = {
@@ -29,6 +30,8 @@ SAMPLES: dict[type[Any], Stimulus] = {
     st.AppendRefused: st.AppendRefused("b", "head_moved", ""),
     st.AppendFailed: st.AppendFailed("b", ""),
     st.RetryDue: st.RetryDue(),
+    st.ReferencesResolved: st.ReferencesResolved("m", Resolved()),
+    st.ResolvingAborted: st.ResolvingAborted("m"),
     st.ReplyCompleted: st.ReplyCompleted("r", ModelReply((Text("x"),), Usage(), "end", 1, "m")),
     st.RequestFailed: st.RequestFailed("r", "server", ""),
     st.RequestAborted: st.RequestAborted("r"),
@@ -49,6 +52,9 @@ def bench_in(phase: Phase) -> Bench:
             bench.say("go")
             if phase is Phase.STALLED:
                 bench.fail_append()
+        case Phase.RESOLVING:
+            bench.deliver(referring("go"))
+            bench.hint()
         case Phase.REQUESTING:
             bench.working()
         case Phase.CALLING:
@@ -157,7 +163,8 @@ def step(bench: Bench, rng: random.Random, n: int, stingy: bool) -> None:
 def come(bench: Bench, rng: random.Random, n: int) -> None:
     kind = rng.choices(("prompt", "notify", "pause", "resume", "cancel", "stop"), (30, 20, 15, 20, 10, 1))[0]
     busy = rng.choice(("queue", "steer", "interrupt"))
-    body = {"segments": [{"type": "text", "text": "x"}], "when_busy": busy} if kind == "prompt" else {}
+    said = {"type": "text", "text": "x"} if rng.random() < 0.6 else {"type": "hologram"}
+    body = {"segments": [said], "when_busy": busy} if kind == "prompt" else {}
     bench.deliver(Message(f"m{n}", kind, "user", body | ({"message": "x"} if kind == "notify" else {})))  # type: ignore[arg-type]
 
 
@@ -184,6 +191,8 @@ def go_on(bench: Bench, rng: random.Random) -> None:
                 bench.abort_request,
             )
             rng.choice(ends)()
+        case Phase.RESOLVING:
+            rng.choice((bench.resolved, lambda: bench.resolved(bad="gone"), bench.abort_resolving))()
         case Phase.CALLING:
             bench.finish(rng.choice(bench.running), outcome=rng.choice((DONE, ToolOutcome("error", "x"))))
         case Phase.STALLED:
