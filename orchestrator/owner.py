@@ -184,7 +184,7 @@ class OwnerProcess:
         # The gateway of a `run` is for commands of this home only.
         own = {self.secret: "default"}
         tenants = own if self._plan.mode == "run" else self._settings.tenant_tokens(os.environ)
-        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits)
+        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits, prices=self._settings.prices())
 
     def _run(self) -> None:
         try:

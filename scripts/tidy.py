@@ -51,6 +51,7 @@ CORE = (
     "actors.pod.transitions",
     "actors.pod.stimuli",
     "actors.pod.instructions",
+    "orchestrator.usage",
     "orchestrator.directory.actions",
     "orchestrator.directory.decide",
     "orchestrator.directory.facts",

@@ -70,6 +70,11 @@ class Settings:
             memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
         )
 
+    def prices(self) -> dict[str, dict[str, float]]:
+        """Money per million tokens by kind, of the models that have prices."""
+        models = self.tables.models.items()
+        return {n: m.prices.model_dump(exclude_unset=True) for n, m in models if m.prices is not None}
+
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
         """Why Pods with this model (None: the default one) could not work here, and what to do; None if they could."""
         models = self.tables.models

@@ -20,7 +20,7 @@ from tests.support.fake_gateway import ROOT, FakeGateway, served
 PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
-    *("run", "demo", "serve", "ps", "tree", "logs", "doctor", "send"),
+    *("run", "demo", "serve", "ps", "tree", "logs", "usage", "doctor", "send"),
     *("stop", "pause", "resume", "cancel", "check", "export", "import"),
 ]
 

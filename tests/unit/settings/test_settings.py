@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors.protocol.config import ModelSpec
+from orchestrator.runtime import MemorySpec
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 SCRIPTED = '[models.default]\nprovider = "scripted"\nscript = "demo.jsonl"\n'
@@ -204,7 +205,7 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     assert settings.tables.memory.extract_threshold == 5
     assert settings.runtime().profiles["p"].permissions == {"deny": ["Shell"]}
     assert settings.without_effect() == (
-        "memory.extract_threshold", "compaction.request_threshold", "compaction.threshold", "reminder.requests",
+        "compaction.request_threshold", "compaction.threshold", "reminder.requests",
     )  # fmt: skip
 
 
@@ -212,6 +213,22 @@ def test_permission_rules_that_nothing_would_keep_are_refused(tmp_path: Path) ->
     with pytest.raises(SettingsError, match=r"profiles\.p\.permissions.*rules yet\. Leave tools out of `tools`"):
         load(tmp_path, '[profiles.p.permissions]\ndeny = ["Shell"]\n').check_permissions()
     load(tmp_path, "[profiles.p.permissions]\ndeny = []\n").check_permissions()
+
+
+def test_the_memory_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
+    text = (
+        SCRIPTED
+        + """
+    [memory]
+    root = "notes"
+    language = "Japanese"
+    extract_threshold = 5
+    extract_worker_max_input_tokens = 7
+    """
+    )
+    runtime = load(tmp_path, text).runtime()
+    assert runtime.memory == MemorySpec("Japanese", None, 5, 7)
+    assert load(tmp_path, SCRIPTED).runtime().memory == MemorySpec()
 
 
 def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:
