@@ -7,35 +7,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
-from actors.pod.facts import pod_facts
 from actors.pod.hooks import PodHooks, pod_view
 from actors.pod.live import LiveLog
 from actors.pod.lookup import look_up
-from actors.pod.parts import PodParts, tool_context
 from actors.pod.ports import HostParts
+from actors.pod.store_calls import StoreCalls
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
 from actors.protocol.hooks import PodView
 from actors.protocol.live import TOOL_BLOCK
-from actors.protocol.model import GrowingHistory, ModelError, ModelRequest
-from actors.protocol.tools import ToolContext, ToolOutcome
+from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
+from actors.protocol.references import References
+from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
-from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage, Problem
-from session_store.reading import decoded
-from session_store.requests import Append, Pending, Read, Release
-from session_store.restore import restore
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
 SETTLED = (do.ResolveReferences, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
+
+
+@dataclass(frozen=True, slots=True)
+class PodParts:
+    """One Pod's own parts. Folders are resolved."""
+
+    model: Model
+    toolbox: Toolbox
+    references: References
+    workspace: Path
+    spill: Path
+    forbidden: tuple[Path, ...]
+    hidden: tuple[Path, ...]
 
 
 class PodDriver:
@@ -50,6 +60,7 @@ class PodDriver:
         self._shared = shared
         self._parts = parts
         self._who = machine.state.who
+        self._store = StoreCalls(shared.store, self._who)
         self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lookup: asyncio.Task[None] | None = None
@@ -126,6 +137,8 @@ class PodDriver:
                 asyncio.get_running_loop().call_later(seconds, self.post, st.RetryDue())
             case do.Hint(sessions):
                 self._spawn(self._shared.directory.hint(sessions))
+            case do.OfferExtraction():
+                self._shared.offer_extraction(self._who.session)
             case do.RaiseAlert(level, code, message):
                 self._alert(level, code, message)
             case do.Rest():
@@ -137,37 +150,14 @@ class PodDriver:
                 self.quit = instruction
 
     async def _append(self, order: do.Append) -> None:
-        request = Append(
-            session=self._who.session,
-            epoch=self._who.generation,
-            expected_head=order.expected_head,
-            batch_id=order.batch_id,
-            entries=order.entries,
-            deliveries=order.deliveries,
-            consumes=order.consumes,
-            inbox_cursor=order.inbox_cursor,
-            concluded=order.concluded,
-            cascade=order.cascade,
-        )
-        try:
-            reply = await self._shared.store.execute(request)
-        except StoreUnavailable as error:
-            self.post(st.AppendFailed(order.batch_id, str(error)))
-        except Refused as error:
-            self.post(st.AppendRefused(order.batch_id, error.code, error.message))
-        else:
+        told = await self._store.append(order)
+        if isinstance(told, st.Appended):
             self._forget_live(order.entries)
             self._tell_end(order.entries)
-            self.post(st.Appended(order.batch_id, reply))
+        self.post(told)
 
     async def _restore(self) -> None:
-        try:
-            found = await self._shared.store.execute(Read(self._who.session))
-            entries = decoded(self._who.session, found.entries)
-        except (StoreUnavailable, Refused) as error:
-            self.post(st.RestoreFailed(str(error)))
-        else:
-            self.post(st.Restored(restore(entries), pod_facts(entries, self._who.parent_id)))
+        self.post(await self._store.restore())
 
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
         """What is in the log is not live any more."""
@@ -266,42 +256,45 @@ class PodDriver:
         self.post(st.CallsFinished(outcomes))
 
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
+        state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
-        bare = tool_context(self.machine.state, self._parts, message, index)
-        return replace(bare, output=lambda text: self.live.text(message.request_id, block, text))
+        permit = facts.permits.permit_for(message.seq, index)
+        return ToolContext(
+            key=CallKey(self._who.session, message.seq, index),
+            call_id=message.calls[index].call_id,
+            run_id=state.fold.run_id or "",
+            epoch=self._who.generation,
+            pod_name=self._who.name,
+            workspace=self._parts.workspace,
+            scope=state.config.scope,
+            seen=dict(facts.seen),
+            output=lambda text: self.live.text(message.request_id, block, text),
+            spill=self._parts.spill,
+            forbidden=self._parts.forbidden,
+            hidden=self._parts.hidden,
+            heard=frozenset(facts.heard),
+            read_positions=dict(facts.read_positions),
+            concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
+            lent=facts.lent,
+            permitted=None if permit is None else permit.subject,
+            grants=frozenset(facts.permits.grants),
+            tasks=facts.planning.now.tasks,
+        )
 
     async def _look(self) -> None:
         try:
             while self._hinted and self.quit is None:
                 self._hinted = False
-                try:
-                    found = await self._shared.store.execute(Pending(self._who.session, self.machine.state.cursor))
-                except (StoreUnavailable, Refused):
+                found = await self._store.pending(self.machine.state.cursor)
+                if found is None:
                     return  # a hint may be lost: the sweep finds the message again
-                if found.messages and self.machine.phase is not Phase.NEW:
-                    self.post(st.MessagesArrived(found.messages))
+                if found and self.machine.phase is not Phase.NEW:
+                    self.post(st.MessagesArrived(found))
         finally:
             self._looking = False
 
     async def _release(self) -> None:
-        try:
-            await self._shared.store.execute(Release(self._who.session, self._who.generation))
-        except StaleEpoch:
-            self.post(st.ReleaseRefused(stale=True))
-        except Refused:
-            await self._after_refused_release()
-        except StoreUnavailable:
-            self.post(st.ReleaseRefused(stale=False))
-        else:
-            self.post(st.Released())
-
-    async def _after_refused_release(self) -> None:
-        """Something wants the Pod: it goes on with what is there."""
-        try:
-            found = await self._shared.store.execute(Pending(self._who.session, self.machine.state.cursor))
-            self.post(st.ReleaseRefused(stale=False, messages=found.messages))
-        except (StoreUnavailable, Refused):
-            self.post(st.ReleaseRefused(stale=False))
+        self.post(await self._store.release(self.machine.state.cursor))
 
     def _set_deadline(self, run_id: str, at_ms: int) -> None:
         self._clear_deadline()

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from actors.pod import stimuli as st
 from actors.pod.children import StoreChildren
-from actors.pod.driver import PodDriver
+from actors.pod.driver import PodDriver, PodParts
 from actors.pod.facts import pod_facts
-from actors.pod.parts import PodParts
 from actors.pod.ports import HostParts
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig

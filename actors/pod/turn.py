@@ -18,7 +18,6 @@ from actors.pod.endings import (
     OUT_OF_TIME,
     Commit,
     Ending,
-    cancel_run,
     closing_results,
     end_run,
     ordered_ending,
@@ -26,8 +25,6 @@ from actors.pod.endings import (
     withdraw_cancelled,
 )
 from actors.pod.facts import PodFacts
-from actors.pod.openings import add_gap, open_run, void
-from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
@@ -37,7 +34,7 @@ from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
 from session_store.restore import RestoredState
-from session_store.status import CONTINUING, starts_run
+from session_store.status import CONTINUING
 
 MAX_STALLS = 40
 """Tries to commit while the store cannot; with waits up to `STALL_WAIT` seconds that is about 18 minutes."""
@@ -137,48 +134,12 @@ class TurnMachine:
         elif self.state.order() == "stop":
             self._append(stop_pod(self.state, Commit(), self._board))
         elif self.state.running:
-            self._advance_run()
+            self._follow(steps.in_run(self.state, self._ordered_to_end(), self._over_wakes))
         else:
-            self._advance_rest()
+            self._follow(steps.at_rest(self.state, lambda: self._next_id("run")))
 
-    def _advance_run(self) -> None:
-        state, order = self.state, self.state.order()
-        if self._ordered_to_end():
-            self._end(ordered_ending(state, Commit(), self._late))
-        elif state.history.open_message is not None:
-            self._take_up_calls()
-        elif order == "pause":
-            self._end(Ending("paused"))
-        elif (spent := state.spent(self._over_wakes)) is not None:
-            self._end(Ending("limit_reached", spent))
-        elif not self._look_up() and not self._commit_gap():
-            self._send_request()
-
-    def _advance_rest(self) -> None:
-        state = self.state
-        if state.cancelled_rest() is not None:
-            self._end(cancel_run(state, "cancel"))
-        elif controls := state.void_controls():
-            self._append(void(state, controls))
-        elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
-            self._end(cancel_run(state, "interrupt"))
-        elif (order := state.rewind) is not None:
-            self._append(rewind(state, order))
-        elif starts_run(state.fold, state.messages):
-            if not self._look_up():
-                self._append(open_run(state, self._next_id("run")))
-        else:
-            self._do(do.Rest(), Phase.RESTING)
-
-    def _look_up(self) -> bool:
-        """Deal with the references of the prompt that comes next. False: it can be taken in as it is."""
-        step = steps.before_prompt(self.state)
-        if isinstance(step, do.ResolveReferences):
-            self._resolving = step.message_id
-            self._do(step, Phase.RESOLVING)
-        elif step is not None:
-            self._follow(step)
-        return step is not None
+    def _no_use_resolving(self) -> bool:
+        return self._late is not None or referring.overtaken(self.state, self._resolving)
 
     def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
         self._aborting = False
@@ -197,10 +158,9 @@ class TurnMachine:
         order = self.state.order()
         if self.phase is Phase.RESTING:
             self._advance()
-        elif self.phase is Phase.RESOLVING and not self._aborting:
-            if self._late is not None or referring.overtaken(self.state, self._resolving):
-                self._aborting = True
-                self._out.append(do.AbortResolving(self._resolving))
+        elif self.phase is Phase.RESOLVING and not self._aborting and self._no_use_resolving():
+            self._aborting = True
+            self._out.append(do.AbortResolving(self._resolving))
         elif self.phase is Phase.REQUESTING and not self._aborting and (order is not None or self._late):
             self._aborting = True
             self._out.append(do.AbortRequest(self._request or ""))
@@ -244,6 +204,13 @@ class TurnMachine:
                 self._end(ending, commit)
             case steps.Obey(commit):
                 self._end_as_ordered(commit)
+            case steps.Call():
+                self._take_up_calls()
+            case do.ResolveReferences(message_id):
+                self._resolving = message_id
+                self._do(step, Phase.RESOLVING)
+            case do.Rest():
+                self._do(step, Phase.RESTING)
 
     def _take_up_calls(self) -> None:
         """Run the calls of the last reply; of a revived run only those that may run again (law 6)."""
@@ -292,13 +259,6 @@ class TurnMachine:
             withdraw_cancelled(self.state, commit)
         self._append(commit)
 
-    def _commit_gap(self) -> bool:
-        commit = Commit()
-        if not add_gap(self.state, commit):
-            return False
-        self._append(commit)
-        return True
-
     def _append(self, commit: Commit, phase: Phase = Phase.COMMITTING) -> None:
         fold = self.state.fold
         if fold.outcome == "paused" and not fold.run_open and any(isinstance(e, CONTINUING) for e in commit.entries):
@@ -339,6 +299,7 @@ class TurnMachine:
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
             case RunEnd():
                 self._board, self._late, self.state.lookup = None, None, None
+                self._out.append(do.OfferExtraction())
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())
             case _:

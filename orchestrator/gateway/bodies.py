@@ -11,6 +11,7 @@ from actors.protocol.alerts import KEPT
 from actors.protocol.ids import name_problem
 from actors.protocol.references import segment_problem
 from orchestrator.sigils import shown
+from orchestrator.usage import By
 from session_store.items import REFERENCE_TYPES, Json, Segment
 from session_store.messages import PodEventKind
 from session_store.rows import Scope
@@ -248,6 +249,11 @@ class LogQuery(Lenient):
 class ResultQuery(Lenient):
     wait: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+
+class UsageQuery(Lenient):
+    by: By = "pod"
+    pod: PodId | None = None
 
 
 class CompletionQuery(Lenient):
