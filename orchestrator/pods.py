@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
 from orchestrator.prompts import system_prompt
@@ -28,6 +29,7 @@ WIRE_VERSION = 1
 DEFAULT_PROFILE = "default"
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
+ASKING_TOOLS = ("clarify",)
 
 ToolCatalogue = Callable[[tuple[str, ...]], tuple[ToolSpec, ...]]
 """The specs of the named tools, in order. Raises `OrderRefused` for a name it does not know."""
@@ -69,6 +71,7 @@ class PodFactory:
             max_children=_or(limits.children, self.settings.directory.max_children),
             max_wakes=self.settings.directory.max_wakes,
             scope=new.scope,
+            permissions=_rules(profile, workspace),
             metadata=new.metadata,
         )
         if new.scope is not None:
@@ -108,6 +111,7 @@ class PodFactory:
             max_children=_or(limits.children, above.max_children),
             max_wakes=above.max_wakes,
             scope=order.scope or _moved(above, workspace),
+            permissions=tuple(dict.fromkeys((*_rules(profile, workspace), *above.permissions))),
             metadata=above.metadata,
         )
         session = child_id(key.session, key.call_seq, key.index)
@@ -120,7 +124,7 @@ class PodFactory:
     def _create(
         self, session: str, message_id: str, config: PodConfig, profile: ProfileSpec, messages: tuple[Message, ...]
     ) -> Create:
-        names = profile.tools if profile.tools is not None else (*FILE_TOOLS, *CHILD_TOOLS)
+        names = profile.tools if profile.tools is not None else (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
         config = replace(config, tools=names)
         prompt = profile.system_prompt or system_prompt(config)
         start = SegmentStart(session, config.plain(), prompt, self.specs(names), WIRE_VERSION)
@@ -185,6 +189,14 @@ def _narrower(*all_limits: Limits) -> Limits:
         least(x.depth for x in all_limits),
         least(x.children for x in all_limits),
     )
+
+
+def _rules(profile: ProfileSpec, workspace: str) -> tuple[PermissionRules, ...]:
+    """The profile's own rules. A child has those of the Pods above it too: no choice of a profile escapes them."""
+    given = profile.permissions
+    if not any((given.allow, given.deny, given.ask)):
+        return ()
+    return (PermissionRules(profile.name, workspace, given.allow, given.deny, given.ask, given.bypass, given.away),)
 
 
 def _run_limits(limits: Limits) -> RunLimits:

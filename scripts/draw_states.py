@@ -17,9 +17,11 @@ PHASES = {
     Phase.NEW: "restored from the log, not begun",
     Phase.RESTING: "nothing is in flight; the Pod may be parked",
     Phase.COMMITTING: "one append is in flight; its answer decides what comes next",
+    Phase.RESOLVING: "the references of a prompt are looked up",
     Phase.REQUESTING: "a model request is in flight, nothing else",
     Phase.CALLING: "tools run; results are appended as they finish",
     Phase.STALLED: "the store cannot commit; the run's end is tried again",
+    Phase.RESTORING: "a rewind is committed; the whole log is folded anew",
     Phase.RELEASING: "the lease is being given up",
     Phase.GONE: "parked, ended or fenced; every stimulus is ignored",
 }

@@ -39,6 +39,8 @@ CORE = (
     "session_store.importing",
     "session_store.transactions",
     "session_store.wire_codec",
+    "actors.protocol.system_items",
+    "actors.pod.interceptors",
     "actors.pod.turn",
     "actors.pod.transitions",
     "actors.pod.stimuli",

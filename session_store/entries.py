@@ -146,11 +146,14 @@ class SystemItems:
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """A permission names its `call`, and the `subject` of the decision: the tool and what it would touch, resolved."""
+
     question_id: str
     kind: Literal["clarify", "permission"]
     question: str
     choices: tuple[Choice, ...] = ()
     call: CallRef | None = None
+    subject: str | None = None
     seq: int = 0
     ts: int = 0
     type: Literal["question"] = "question"
@@ -206,10 +209,11 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A prompt given back to its sender: it is in no history."""
+    """A prompt given back to its sender: it is in no history. `error`: why it was not taken, if nobody asked for it."""
 
     message_id: str
     segments: tuple[Segment, ...]
+    error: Problem | None = None
     seq: int = 0
     ts: int = 0
     type: Literal["withdrawn"] = "withdrawn"

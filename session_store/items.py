@@ -84,11 +84,20 @@ class SystemItem:
     body: str
 
 
+REFERENCE_TYPES = frozenset({"file_ref", "knowledge_ref", "workflow_invoke"})
+"""Segments that stand for something else: it is resolved at the run and attached."""
+SEGMENT_TYPES = REFERENCE_TYPES | {"text", "paste"}
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a prompt. Plain text is `{type: "text", text}`; other types keep their fields in `data`."""
+    """One part of a prompt. `text` is what the model reads of it; `data` by `type`, one of `SEGMENT_TYPES`:
 
-    type: Literal["text", "paste", "file_ref", "knowledge_ref", "workflow_invoke"]
+    `text` and `paste` have none, `file_ref` has `{path}`, `knowledge_ref` and `workflow_invoke` have `{slug}`. A type
+    of a newer writer is kept as it is.
+    """
+
+    type: str
     text: str = ""
     data: dict[str, Json] | None = None
 
@@ -104,7 +113,11 @@ class UserMessage:
 
     @property
     def text(self) -> str:
-        return "\n".join(s.text for s in self.segments if s.text)
+        """Texts and pastes on lines of their own; a reference stays in its sentence."""
+        told = [s for s in self.segments if s.text]
+        inline = [s.type in REFERENCE_TYPES for s in told]
+        starts = ("" if i == 0 or inline[i] or inline[i - 1] else "\n" for i in range(len(told)))
+        return "".join(start + s.text for start, s in zip(starts, told, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

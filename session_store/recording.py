@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from session_store.codec import encode_entry
-from session_store.entries import LogEntry, Question, QuestionClosed, Rewound, SystemItems
+from session_store.entries import LogEntry, Question, QuestionClosed, Rewound, SystemItems, Withdrawn
 from session_store.errors import ConditionFailed
 from session_store.messages import Message
 from session_store.requests import Append, StoredEntry
@@ -53,6 +53,14 @@ def take_out(tables: Tables, state: SessionState, messages: Sequence[Message], p
         del state.inbox[message.message_id]
 
 
+def _give_up_answer(tables: Tables, state: SessionState, message_id: str) -> None:
+    """A prompt that was to answer the open question is given back: somebody else may answer it."""
+    question = state.fold.question
+    record = None if question is None else tables.question(state, question.question_id)
+    if question is not None and record is not None and record.how is None and record.taken_by == message_id:
+        tables.put_question(state, question.question_id, QuestionRecord())
+
+
 def _note(tables: Tables, state: SessionState, entry: LogEntry) -> None:
     match entry:
         case Question():
@@ -60,6 +68,8 @@ def _note(tables: Tables, state: SessionState, entry: LogEntry) -> None:
         case QuestionClosed():
             known = tables.question(state, entry.question_id) or QuestionRecord()
             tables.put_question(state, entry.question_id, QuestionRecord(entry.message_id or known.taken_by, entry.how))
+        case Withdrawn(message_id=message_id):
+            _give_up_answer(tables, state, message_id)
         case Rewound():
             state.rewound = entry.seq
         case SystemItems():

@@ -13,7 +13,7 @@ from session_store import status
 from session_store.entries import Question
 from session_store.errors import ConditionFailed, HeadMoved, StaleEpoch, UnknownSession
 from session_store.messages import CONTROL_KINDS, USER, Message
-from session_store.requests import Append, Create, Expect, Open, Parent, PodLimits
+from session_store.requests import Append, Create, Expect, Fork, Open, Parent, PodLimits
 from session_store.rows import Scope
 from session_store.scopes import outside, overlap, resolved
 from session_store.state import QuestionRecord, SessionState
@@ -23,6 +23,12 @@ from session_store.tables import Tables
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _BAD_IN_NAME = re.compile(r"[/\\\x00-\x1f\x7f]|\.\.")
 NAME_LIMIT = 64
+_CLOSED = {
+    "unknown": "it was never asked here",
+    "superseded": "another message came first and the Pod went on with that",
+    "cancelled": "the Pod was cancelled, stopped or rewound",
+    "answered": "it is answered already",
+}
 
 
 def needed(tables: Tables, session: str) -> SessionState:
@@ -93,7 +99,7 @@ def consumed(state: SessionState, request: Append) -> tuple[Message, ...]:
     return tuple(taken)
 
 
-def check_names(request: Create) -> None:
+def check_names(request: Create | Fork) -> None:
     """Ids and names can be shown, typed and used in paths without harm (case G07)."""
     if _ID.fullmatch(request.session) is None or ".." in request.session:
         raise ConditionFailed(
@@ -238,9 +244,9 @@ def check_answer(state: SessionState, message: Message, question_id: str, record
             question_id=question_id,
         )
     if record is None or record.how is not None or question is None or question.question_id != question_id:
-        how = "unknown" if record is None else record.how or "superseded"
+        how = "unknown" if record is None else record.how or ("cancelled" if state.fold.ended else "superseded")
         raise ConditionFailed(
-            f"question {question_id} of session {state.id} is closed ({how})",
+            f"question {question_id} of session {state.id} is closed: {_CLOSED[how]}",
             reason="question_closed",
             session=state.id,
             question_id=question_id,

@@ -14,22 +14,27 @@ from typing import Any
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
+from actors.pod.facts import pod_facts
 from actors.pod.live import LiveLog
+from actors.pod.lookup import look_up
 from actors.pod.ports import HostParts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
 from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
+from actors.protocol.references import References
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
-from session_store.requests import Append, Pending, Release
+from session_store.reading import decoded
+from session_store.requests import Append, Pending, Read, Release
+from session_store.restore import restore
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
-SETTLED = (do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
+SETTLED = (do.ResolveReferences, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class PodParts:
 
     model: Model
     toolbox: Toolbox
+    references: References
     workspace: Path
     spill: Path
     forbidden: tuple[Path, ...]
@@ -58,6 +64,7 @@ class PodDriver:
         self._who = machine.state.who
         self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lookup: asyncio.Task[None] | None = None
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
         self._over: str | None = None
@@ -104,6 +111,10 @@ class PodDriver:
             case do.Append(entries=entries):
                 self._settle_text(entries)
                 self._spawn(self._append(instruction))
+            case do.ResolveReferences():
+                self._lookup = self._spawn(self._look_up(instruction))
+            case do.AbortResolving():
+                _cut_off(self._lookup)
             case do.SendRequest():
                 self._settle_text(())
                 self._over = instruction.request_id
@@ -114,6 +125,8 @@ class PodDriver:
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
                 _cut_off(self._calls)
+            case do.Restore():
+                self._spawn(self._restore())
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -155,6 +168,15 @@ class PodDriver:
             self._forget_live(order.entries)
             self.post(st.Appended(order.batch_id, reply))
 
+    async def _restore(self) -> None:
+        try:
+            found = await self._shared.store.execute(Read(self._who.session))
+            entries = decoded(self._who.session, found.entries)
+        except (StoreUnavailable, Refused) as error:
+            self.post(st.RestoreFailed(str(error)))
+        else:
+            self.post(st.Restored(restore(entries), pod_facts(entries, self._who.parent_id)))
+
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
         """What is in the log is not live any more."""
         for entry in entries:
@@ -171,6 +193,9 @@ class PodDriver:
         over, self._over = self._over, None
         if over is not None and not any(isinstance(e, AssistantItems) and e.request_id == over for e in entries):
             self.live.discard(over)
+
+    async def _look_up(self, order: do.ResolveReferences) -> None:
+        self.post(await look_up(self._parts.references, order))
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
@@ -247,6 +272,7 @@ class PodDriver:
     def _context(self, message: AssistantMessage, index: int) -> ToolContext:
         state, facts = self.machine.state, self.machine.state.facts
         block = f"{TOOL_BLOCK}{message.seq}.{index}"
+        permit = facts.permits.permit_for(message.seq, index)
         return ToolContext(
             key=CallKey(self._who.session, message.seq, index),
             call_id=message.calls[index].call_id,
@@ -264,6 +290,8 @@ class PodDriver:
             read_positions=dict(facts.read_positions),
             concluded=frozenset(pod_id for pod_id, child in facts.children.items() if child.concluded),
             lent=facts.lent,
+            permitted=None if permit is None else permit.subject,
+            grants=frozenset(facts.permits.grants),
         )
 
     async def _look(self) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from actors.pod.calls import CallBoard
+from pydantic import ValidationError
+
+from actors.pod.calls import CallBoard, answered_result
 from actors.pod.facts import PodFacts
 from actors.pod.instructions import Append
 from actors.pod.state import Identity, Order, PodState
+from actors.protocol.tools import ToolOutcome
 from session_store.codec import from_plain, to_plain
 from session_store.entries import (
     AssistantItems,
@@ -30,6 +33,7 @@ EVENT_TEXT_LIMIT = 32_000
 """Code points of a child's final text that its parent is told; ReadPodOutput gives the rest."""
 
 OUT_OF_TIME = Problem("seconds", "The run used up its time.")
+NEVER_BEGAN = "The call was not run: the run ended before it."
 INTERRUPTED = "Interrupted before it finished; whether it took effect is not known. It will not be run again."
 
 
@@ -44,6 +48,8 @@ class Ending:
     wake_parent: bool = True
     text: str | None = None
     """Text of a reply that is committed together with this end; None: what the log already holds."""
+    suspends: bool = False
+    """The same run goes on later (a permission is asked): a pause that it was given still holds then."""
 
 
 @dataclass(slots=True)
@@ -77,7 +83,8 @@ def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | 
     """Close what is open, add `run_end` for the current run and the event its parent is owed. Returns `commit`."""
     fold, facts = state.fold, state.facts
     assert fold.run_id is not None
-    close_calls(state, commit, board)
+    if not ending.suspends:
+        close_calls(state, commit, board)
     cancelled = ending.outcome in ("cancelled", "withdrawn")
     if cancelled and fold.question is not None:
         commit.add(QuestionClosed(fold.question.question_id, "cancelled", "system"))
@@ -95,7 +102,8 @@ def end_run(state: PodState, ending: Ending, commit: Commit, board: CallBoard | 
         tell_parent(
             state.who, commit, kind, {"outcome": "errored", "error": to_plain(ending.error)}, ending.wake_parent
         )
-    commit.consumes.extend(m.message_id for m in state.controls() if m.kind != "stop")
+    if not ending.suspends:
+        commit.consumes.extend(m.message_id for m in state.controls() if m.kind != "stop")
     if cancelled:
         commit.cascade = "cancel"
     return commit
@@ -164,15 +172,16 @@ def stop_pod(state: PodState, commit: Commit, board: CallBoard | None = None) ->
 
 
 def close_calls(state: PodState, commit: Commit, board: CallBoard | None) -> None:
-    """One result for every call still open: what finished as it finished, the rest as interrupted, in call order."""
+    """One result for every call still open: what finished as it finished, what never began as not run, the rest as
+    interrupted, in call order."""
     message = state.history.open_message
     if message is None:
         return
-    results = board.take_results() if board is not None else []
+    results = board.last_results() if board is not None else []
     done = {r.index for e in commit.entries if isinstance(e, ToolResults) for r in e.results}
     done |= {r.index for r in results}
     rest = tuple(i for i in state.history.open_calls if i not in done)
-    results = sorted([*results, *closing_results(message, rest)], key=lambda r: r.index)
+    results = sorted([*results, *closing_results(message, rest, state.history.put_off)], key=lambda r: r.index)
     if results:
         commit.entries.insert(0, ToolResults(tuple(results)))
 
@@ -193,18 +202,32 @@ def late_answers(state: PodState) -> list[str]:
     return [m.message_id for m in state.messages if m.kind == "answer"]
 
 
-def closing_results(message: AssistantMessage, indexes: tuple[int, ...]) -> list[ToolResult]:
-    """One `interrupted` result for each of these calls, in call order."""
-    calls = message.calls
-    return [
-        ToolResult(message.seq, i, calls[i].call_id, calls[i].name, "interrupted", INTERRUPTED, INTERRUPTED)
+def closing_results(
+    message: AssistantMessage, indexes: tuple[int, ...], never_began: frozenset[int] = frozenset()
+) -> list[ToolResult]:
+    """One result for each of these calls, in call order: `not_run` for those that never began, else `interrupted`."""
+    outcomes = [
+        (i, ToolOutcome("not_run", NEVER_BEGAN) if i in never_began else ToolOutcome("interrupted", INTERRUPTED))
         for i in indexes
     ]
+    return [replace(answered_result(message, i, outcome), content=outcome.summary) for i, outcome in outcomes]
 
 
 def segments_of(message: Message) -> tuple[Segment, ...]:
-    """The typed segments of a prompt message."""
-    return from_plain(tuple[Segment, ...], message.body.get("segments") or ())
+    """The typed segments of a prompt message. What has not even the form of one is kept as a `malformed` segment, which
+    no run takes (case T10)."""
+    raw = message.body.get("segments") or ()
+    try:
+        return from_plain(tuple[Segment, ...], raw)
+    except ValidationError:
+        return tuple(_segment(part) for part in (raw if isinstance(raw, list | tuple) else (raw,)))
+
+
+def _segment(raw: Json) -> Segment:
+    try:
+        return from_plain(Segment, raw)
+    except ValidationError:
+        return Segment("malformed", str(raw))
 
 
 def clipped(text: str) -> str:

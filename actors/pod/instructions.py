@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from session_store.entries import LogEntry
-from session_store.items import AssistantMessage
+from session_store.items import AssistantMessage, Segment
 from session_store.requests import Delivery
 
 
@@ -22,6 +22,21 @@ class Append:
     inbox_cursor: int = 0
     concluded: bool = False
     cascade: Literal["cancel", "stop"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveReferences:
+    """Find what this prompt refers to; answered by `ReferencesResolved`, within a bound."""
+
+    message_id: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortResolving:
+    """Nobody waits for it any more; answered by `ResolvingAborted` (or by its result, if that came first)."""
+
+    message_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,11 @@ class RunCalls:
 @dataclass(frozen=True, slots=True)
 class AbortCalls:
     """End what still runs; each running call is answered `interrupted` within a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Fold the whole log anew, after a rewind; answered by `Restored` or `RestoreFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +129,13 @@ class Quit:
 
 Instruction: TypeAlias = (
     Append
+    | ResolveReferences
+    | AbortResolving
     | SendRequest
     | AbortRequest
     | RunCalls
     | AbortCalls
+    | Restore
     | SetDeadline
     | ClearDeadline
     | RetryLater

@@ -1,18 +1,44 @@
 """What stands before a request: the SystemItems of one gap, in their fixed order.
 
-Notices in order of arrival, then PodEvents in order of arrival. Each becomes one typed item with the exact `body` the
-model will see; all of a gap are committed in one append, which consumes their messages.
+An *interceptor* is a pure function of a small frozen view. It may only propose SystemItems (and say which messages they
+use up): it sees no history, changes nothing, and cannot put anything else before the model. Their order is that of
+`INTERCEPTORS`: notices in order of arrival, then PodEvents in order of arrival, then whatever follows. All items of a
+gap are committed in one append, which consumes their messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from actors.protocol.system_items.notification import NOTIFICATION, Notification
+from actors.protocol.system_items.pod_event import POD_EVENT, PodEventPayload
 from session_store.entries import LogEntry, SystemItems
 from session_store.items import Json, SystemItem
 from session_store.messages import Message
-from session_store.status import StatusFold
+
+
+@dataclass(frozen=True, slots=True)
+class GapView:
+    """All that an interceptor may know. `messages`: the inbox, unconsumed, in order of arrival.
+
+    `is_stale(event)`: whether the log already holds that child's `shut_down` or a younger event of it.
+    """
+
+    messages: tuple[Message, ...]
+    is_stale: Callable[[dict[str, Json]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one interceptor would like to stand before the request, and the messages that this uses up."""
+
+    items: tuple[SystemItem, ...] = ()
+    consumes: tuple[str, ...] = ()
+
+
+Interceptor: TypeAlias = Callable[[GapView], Proposal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,71 +49,39 @@ class Gap:
     consumes: tuple[str, ...] = ()
 
 
-def gap(fold: StatusFold, inbox: Iterable[Message]) -> Gap:
-    """All notices and PodEvents of the inbox as entries. `fold` tells which events are stale."""
-    messages = list(inbox)
-    notices = [m for m in messages if m.kind == "notify"]
-    events = [m for m in messages if m.kind == "pod_event"]
-    entries: list[LogEntry] = [SystemItems((notification(m),)) for m in notices]
+def gap(view: GapView, interceptors: Sequence[Interceptor]) -> Gap:
+    """All proposals as entries, one item each, in the order of the interceptors."""
+    proposals = [propose(view) for propose in interceptors]
+    return Gap(
+        tuple(SystemItems((item,)) for proposal in proposals for item in proposal.items),
+        tuple(message_id for proposal in proposals for message_id in proposal.consumes),
+    )
+
+
+def notices(view: GapView) -> Proposal:
+    """Every notice, as a `notification` under its message's id."""
+    found = [m for m in view.messages if m.kind == "notify"]
+    items = (NOTIFICATION.item(m.message_id, Notification(str(m.body.get("message", "")))) for m in found)
+    return Proposal(tuple(items), tuple(m.message_id for m in found))
+
+
+def pod_events(view: GapView) -> Proposal:
+    """Every PodEvent, as a `pod_event` under its message's id; what is stale says so. One that is for the control plane
+    only is used up and never stands before a model."""
+    found = [m for m in view.messages if m.kind == "pod_event"]
+    items: list[SystemItem] = []
     shut: set[str] = set()
-    for message in events:
+    for message in found:
         event = dict(message.body.get("event") or {})
         if event.get("kind") == "scope_sub_delegated":
-            continue  # control plane only: consumed, never before a model
-        if fold.is_stale(event) or event.get("pod_id") in shut:
+            continue
+        if view.is_stale(event) or event.get("pod_id") in shut:
             event["stale"] = True
         elif event.get("kind") == "shut_down":
             shut.add(str(event.get("pod_id")))
-        entries.append(SystemItems((pod_event(message.message_id, event),)))
-    return Gap(tuple(entries), tuple(m.message_id for m in (*notices, *events)))
+        items.append(POD_EVENT.item(message.message_id, PodEventPayload(event)))
+    return Proposal(tuple(items), tuple(m.message_id for m in found))
 
 
-def notification(message: Message) -> SystemItem:
-    text = str(message.body.get("message", ""))
-    return SystemItem("notification", message.message_id, {"message": text}, framed("notification", {}, text))
-
-
-def interrupt(item_id: str, reason: str, text: str) -> SystemItem:
-    """Told to the model when its own reply was cut off (`reason`: `broken_stream` or `empty_reply`)."""
-    return SystemItem("interrupt", item_id, {"reason": reason, "message": text}, framed("interrupt", {}, text))
-
-
-def pod_event(item_id: str, event: dict[str, Json]) -> SystemItem:
-    """A child's lifecycle event as the model sees it: machine facts in the tag, the child's words inside."""
-    facts = {"kind": event.get("kind"), "pod": event.get("pod_name"), "pod_id": event.get("pod_id")}
-    for name in ("outcome", "open_children", "stale"):
-        if event.get(name):
-            facts[name] = event[name]
-    return SystemItem("pod_event", item_id, {"event": event}, framed("pod-event", facts, _event_text(event)))
-
-
-def framed(tag: str, facts: dict[str, Json], text: str) -> str:
-    """`text` between tags. A closing tag inside the text is broken up, so that content cannot end its own frame."""
-    attributes = "".join(f' {k}="{_attribute(v)}"' for k, v in facts.items() if v is not None)
-    inside = text.replace(f"</{tag}", f"<\\/{tag}")
-    return f"<{tag}{attributes}>\n{inside}\n</{tag}>"
-
-
-def _attribute(value: Json) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text.replace('"', "'").replace("\n", " ")
-
-
-def _event_text(event: dict[str, Json]) -> str:
-    match event.get("kind"):
-        case "waiting_on_user":
-            question = event.get("question") or {}
-            return f"It asks: {question.get('question', '')}\nAnswer with SendToPod, or leave it to the person."
-        case "errored":
-            error = event.get("error") or {}
-            return f"It failed: {error.get('type', 'error')}: {error.get('message', '')}"
-        case "shut_down":
-            return "It was stopped. It takes no more messages."
-        case "turn_ended" if event.get("outcome") == "finished":
-            rest = "\n(Some of its own children are still at work.)" if event.get("open_children") else ""
-            rest += "\n(It goes on with your next message.)" if event.get("queued") else ""
-            return f"{event.get('text') or '(no text)'}{rest}"
-        case _:
-            text = event.get("text")
-            tail = f" Its last words:\n{text}" if text else ""
-            return f"Its run ended: {event.get('outcome', 'unknown')}.{tail}"
+INTERCEPTORS: tuple[Interceptor, ...] = (notices, pod_events)
+"""In the order in which their items stand (DESIGN §4)."""

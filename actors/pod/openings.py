@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from actors.pod.asking import decide
 from actors.pod.endings import Commit, late_answers, segments_of
-from actors.pod.interceptors import gap
+from actors.pod.interceptors import Gap, GapView, gap
+from actors.pod.referring import attachments, ready_steers
 from actors.pod.state import PodState
 from session_store.entries import Invoke, QuestionClosed, Served, UserInput
 from session_store.items import Segment
@@ -12,17 +14,21 @@ from session_store.status import answers, wakes
 
 
 def open_run(state: PodState, run_id: str) -> Commit:
-    """The first commit of a run that the inbox starts: question closed, `invoke`, `user_input`, then the gap's items.
+    """The first commit of a run that the inbox starts: question closed, `invoke`, `user_input` with what it brings
+    along, then the gap's items.
 
     One prompt a run: each is answered in its own turn. Notices and PodEvents that are there already come with it.
+    A run that asked for a permission is not opened anew: its decision goes on with it.
     """
+    if state.fold.suspended:
+        return decide(state)
     commit = Commit()
-    head = _leading(state)
-    found = gap(state.fold, state.messages)
+    head = state.leading()
+    found = _gap(state)
     if head is not None and head.kind in ("prompt", "answer"):
         _close_question(state, commit, head)
         commit.add(Invoke(run_id, head.kind, (Served(head.message_id, head.sender),)))
-        commit.add(user_input(head, _answered(state, head)))
+        commit.add(user_input(head, _answered(state, head)), *attachments(state, head))
         commit.consumes.append(head.message_id)
     elif head is not None:  # resume of an errored run: it goes on with what that run served
         commit.add(Invoke(run_id, "resume", state.fold.serves))
@@ -44,9 +50,9 @@ def void(state: PodState, controls: list[Message]) -> Commit:
 
 def add_gap(state: PodState, commit: Commit) -> bool:
     """Add what comes before the next request: steering prompts, notices, PodEvents. Whether there were any."""
-    found = gap(state.fold, state.messages)
-    steers = state.steers()
-    commit.add(*(user_input(m) for m in steers), *found.entries)
+    found = _gap(state)
+    steers = ready_steers(state)
+    commit.add(*(e for m in steers for e in (user_input(m), *attachments(state, m))), *found.entries)
     commit.consumes.extend([*(m.message_id for m in steers), *found.consumes])
     return bool(steers or found.consumes)
 
@@ -59,22 +65,8 @@ def user_input(message: Message, answers_id: str | None = None) -> UserInput:
     return UserInput(segments_of(message), message.message_id, message.sender, answers_id)
 
 
-def _leading(state: PodState) -> Message | None:
-    """The prompt, answer or `resume` that opens the run; None when notices or PodEvents do."""
-    messages = state.messages
-    prompts = [m for m in messages if m.kind == "prompt"]
-    urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
-    if urgent:
-        return urgent[0]
-    if state.fold.question is not None:
-        answer = next((m for m in messages if answers(state.fold, m)), None)
-        earlier = prompts[0] if prompts else None
-        if answer is not None and (earlier is None or answer.position <= earlier.position):
-            return answer
-        return earlier or answer
-    if prompts:
-        return prompts[0]
-    return state.aimed("resume") if state.fold.outcome == "errored" else None
+def _gap(state: PodState) -> Gap:
+    return gap(GapView(tuple(state.messages), state.fold.is_stale), state.interceptors)
 
 
 def _answered(state: PodState, message: Message) -> str | None:

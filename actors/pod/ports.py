@@ -9,6 +9,7 @@ from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
+from actors.protocol.references import References
 from actors.protocol.tools import Children, SpawnOrder, Toolbox, ToolContext, ToolOutcome
 from session_store.items import ToolCall
 from session_store.requests import AsyncStore
@@ -76,6 +77,9 @@ class HostParts(Protocol):
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
         """A Pod's own tools."""
+
+    def references(self, config: PodConfig) -> References:
+        """What a Pod's prompts may refer to."""
 
     def spill_folder(self, session: str) -> str:
         """Where tool outputs too large for the log go."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from actors.pod.endings import Commit, Ending
-from actors.pod.interceptors import interrupt
 from actors.protocol.model import ModelReply
+from actors.protocol.system_items.interrupt import INTERRUPT, Interrupt
 from session_store.entries import AssistantItems, LlmUsage, SystemItems
 from session_store.items import AssistantItem, Problem
 
@@ -65,7 +65,7 @@ def reply_commit(request_id: str, history_len: int, reply: ModelReply, with_item
 
 def cut_off(request_id: str) -> SystemItems:
     """Tells the model that its last reply broke off (case M01)."""
-    return SystemItems((interrupt(f"{request_id}:broken", "broken_stream", BROKEN_TEXT),))
+    return SystemItems((INTERRUPT.item(f"{request_id}:broken", Interrupt("broken_stream", BROKEN_TEXT)),))
 
 
 def text_of(items: Iterable[AssistantItem]) -> str:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from actors.pod.facts import PodFacts
+from actors.pod.interceptors import INTERCEPTORS, Interceptor
+from actors.pod.stimuli import ReferencesResolved
 from actors.protocol.config import PodConfig
+from actors.protocol.references import Resolved
 from session_store.entries import LogEntry
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.restore import History
-from session_store.status import StatusFold, is_control, starts_run
+from session_store.status import StatusFold, answers, is_control, rewind_of, starts_run
 
 Order: TypeAlias = Literal["stop", "cancel", "interrupt", "pause"]
 
@@ -40,6 +43,9 @@ class PodState:
     cursor: int = 0
     """The highest inbox position seen."""
     inbox: dict[str, Message] = field(default_factory=dict)
+    interceptors: tuple[Interceptor, ...] = INTERCEPTORS
+    lookup: ReferencesResolved | None = None
+    """What the references of one prompt came to; only until it is committed."""
 
     def apply(self, entry: LogEntry) -> None:
         self.fold.apply(entry)
@@ -56,6 +62,8 @@ class PodState:
     def forget(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
             self.inbox.pop(message_id, None)
+            if self.lookup is not None and self.lookup.message_id == message_id:
+                self.lookup = None
 
     @property
     def messages(self) -> list[Message]:
@@ -66,7 +74,13 @@ class PodState:
     def running(self) -> bool:
         """Whether a run is open, or a paused one is being resumed."""
         fold = self.fold
-        return fold.run_open or (fold.outcome == "paused" and starts_run(fold, self.messages))
+        resumed = fold.outcome == "paused" and self.rewind is None and starts_run(fold, self.messages)
+        return fold.run_open or resumed
+
+    @property
+    def rewind(self) -> Message | None:
+        """The rewind that is to take place before anything else begins."""
+        return rewind_of(self.inbox.values())
 
     def aimed(self, kind: str) -> Message | None:
         """The youngest control message of `kind` that is aimed at the current run."""
@@ -93,6 +107,27 @@ class PodState:
         """Prompts that go into the running run."""
         return [m for m in self.inbox.values() if m.kind == "prompt" and m.body.get("when_busy") == "steer"]
 
+    def leading(self) -> Message | None:
+        """The prompt, answer or `resume` that opens the next run; None when notices or PodEvents do."""
+        prompts = [m for m in self.messages if m.kind == "prompt"]
+        urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
+        if urgent:
+            return urgent[0]
+        if self.fold.question is not None:
+            answer = next((m for m in self.messages if answers(self.fold, m)), None)
+            earlier = prompts[0] if prompts else None
+            if answer is not None and (earlier is None or answer.position <= earlier.position):
+                return answer
+            return earlier or answer
+        if prompts:
+            return prompts[0]
+        return self.aimed("resume") if self.fold.outcome == "errored" else None
+
+    def looked_up(self, message: Message) -> Resolved | None:
+        """What the references of this prompt came to, if they are looked up."""
+        found = self.lookup
+        return found.resolved if found is not None and found.message_id == message.message_id else None
+
     def controls(self) -> list[Message]:
         return [m for m in self.inbox.values() if is_control(m)]
 
@@ -108,8 +143,18 @@ class PodState:
         return cancel if fold.waiting or (cancel.body.get("cascade") and self.facts.work_open) else None
 
     def void_controls(self) -> list[Message]:
-        """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever."""
-        return [m for m in self.controls() if m.kind != "stop" and not self._starts_before(m)]
+        """Controls, except stop, that came when nothing went on or was about to: they change nothing, ever.
+
+        What was aimed at a run that asks for a permission holds when it goes on.
+        """
+        asks = self.fold.suspended and self.fold.outcome != "paused"
+        return [
+            m
+            for m in self.controls()
+            if m.kind != "stop"
+            and not self._starts_before(m)
+            and not (asks and m.kind in ("pause", "resume") and m.body.get("run_id") == self.fold.run_id)
+        ]
 
     def _starts_before(self, control: Message) -> bool:
         """Whether the messages up to this control message start a run in this rest."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from actors.pod.calls import CallBoard, wait_directive
-from actors.pod.endings import Commit, Ending
+from actors.pod import referring
+from actors.pod.asking import ask_clarify, ask_permission, clarified
+from actors.pod.calls import CallBoard, behind_question, wait_directive
+from actors.pod.endings import Commit, Ending, segments_of
+from actors.pod.instructions import ResolveReferences
 from actors.pod.openings import add_gap
 from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.state import PodState
 from actors.pod.stimuli import ReplyCompleted, RequestAborted, RequestFailed
 from session_store.entries import AssistantItems, LogEntry, ToolResults
-from session_store.items import AssistantItem, Problem
+from session_store.items import AssistantItem, AssistantMessage, Problem
 
 MAX_BROKEN = 2
 """Replies in a row that broke off, or said nothing, before the run ends with an error."""
@@ -97,8 +100,12 @@ def after_calls(state: PodState, board: CallBoard, free: bool) -> Step:
     """
     commit = Commit()
     results = board.take_results()
+    if clarified(results) is not None:  # alone in its stage
+        return End(Ending("waiting_on_user"), ask_clarify(state, board, results))
     if results:
         commit.add(ToolResults(tuple(results)))
+    if board.asked and not board.running:
+        return End(ask_permission(state, board, commit), commit)
     if board.running or board.more_stages():
         return Write(commit, calling=True)
     wait = wait_directive([*state.history.open_results.values(), *results])
@@ -106,6 +113,40 @@ def after_calls(state: PodState, board: CallBoard, free: bool) -> Step:
         return End(Ending("waiting_on_children", waits_for=wait.pods, mode=wait.mode), commit)
     if free:
         add_gap(state, commit)
+    return Write(commit)
+
+
+def cut_calls(
+    state: PodState, message: AssistantMessage, opened_head: int, idempotent: Callable[[str], bool]
+) -> tuple[int, ...]:
+    """The open calls of an earlier incarnation (its log reached to `opened_head`) that may not run again (law 6).
+
+    Those that never began are not among them, nor one that was permitted since.
+    """
+    open_calls, permits = state.history.open_calls, state.facts.permits
+    fresh = state.history.put_off | behind_question(message, open_calls)
+
+    def again(index: int) -> bool:
+        permit = permits.permit_for(message.seq, index)
+        return index in fresh or (permit is not None and permit.seq > opened_head)
+
+    return tuple(i for i in open_calls if not again(i) and not idempotent(message.calls[i].name))
+
+
+def before_prompt(state: PodState) -> Step | ResolveReferences | None:
+    """The step before a prompt with references is taken in: look them up, or give back what cannot be carried out.
+    None: nothing is in the way."""
+    message = referring.next_prompt(state)
+    if message is None:
+        return None
+    found = state.looked_up(message)
+    if found is None:
+        return ResolveReferences(message.message_id, segments_of(message))
+    if found.refused is None:
+        return None
+    commit = referring.refuse(state, message, found.refused)
+    if referring.leaves_nothing_to_ask(state, message):
+        return End(Ending("finished"), commit)
     return Write(commit)
 
 

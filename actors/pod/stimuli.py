@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from actors.pod.facts import PodFacts
 from actors.protocol.model import ModelReply
+from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
 from session_store.items import AssistantItem
 from session_store.messages import Message
 from session_store.requests import Appended as AppendReply
+from session_store.restore import RestoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,21 @@ class RetryDue:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferencesResolved:
+    """What the prompt's references came to."""
+
+    message_id: str
+    resolved: Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvingAborted:
+    """The lookup was cut off as `AbortResolving` asked."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyCompleted:
     request_id: str
     reply: ModelReply
@@ -82,6 +100,21 @@ class CallsFinished:
     """Calls ended, by index of the last reply's calls; several that ended at one moment come together."""
 
     outcomes: tuple[tuple[int, ToolOutcome], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The log as it is after the rewind, folded anew."""
+
+    state: RestoredState
+    facts: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFailed:
+    """The log could not be read within the store's limit, or is damaged."""
+
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +154,14 @@ Stimulus: TypeAlias = (
     | AppendRefused
     | AppendFailed
     | RetryDue
+    | ReferencesResolved
+    | ResolvingAborted
     | ReplyCompleted
     | RequestFailed
     | RequestAborted
     | CallsFinished
+    | Restored
+    | RestoreFailed
     | DeadlinePassed
     | ParkingAsked
     | Released

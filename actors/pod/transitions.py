@@ -15,35 +15,50 @@ class Phase(StrEnum):
     """Nothing is in flight."""
     COMMITTING = "committing"
     """One append is in flight; its answer decides what comes next."""
+    RESOLVING = "resolving"
+    """The references of a prompt are looked up; nothing else is in flight."""
     REQUESTING = "requesting"
     """A request is in flight; nothing else is."""
     CALLING = "calling"
     """Tools run; results are appended as they finish."""
     STALLED = "stalled"
     """The store cannot commit; the run's end is tried again."""
+    RESTORING = "restoring"
+    """A rewind is committed; the log is folded anew."""
     RELEASING = "releasing"
     """The lease is being given up."""
     GONE = "gone"
     """Done: fenced, parked or ended. Every stimulus is ignored."""
 
 
-_ANYTHING_NEXT = frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING, Phase.GONE})
+_ANYTHING_NEXT = frozenset(
+    {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING, Phase.GONE}
+)
 _FENCED = frozenset({Phase.GONE})
+_RESOLVED = frozenset({Phase.COMMITTING, Phase.RESOLVING})
 
 TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.NEW, s.Opened): _ANYTHING_NEXT,
     (Phase.NEW, s.LeaseLost): _FENCED,
-    (Phase.RESTING, s.MessagesArrived): frozenset({Phase.RESTING, Phase.COMMITTING, Phase.REQUESTING, Phase.CALLING}),
+    (Phase.RESTING, s.MessagesArrived): frozenset(
+        {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING}
+    ),
     (Phase.RESTING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
     (Phase.RESTING, s.LeaseLost): _FENCED,
     (Phase.COMMITTING, s.MessagesArrived): frozenset({Phase.COMMITTING}),
-    (Phase.COMMITTING, s.Appended): _ANYTHING_NEXT,
+    (Phase.COMMITTING, s.Appended): _ANYTHING_NEXT | {Phase.RESTORING},
     (Phase.COMMITTING, s.AppendRefused): _FENCED,
     (Phase.COMMITTING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
     (Phase.COMMITTING, s.DeadlinePassed): frozenset({Phase.COMMITTING}),
     (Phase.COMMITTING, s.ParkingAsked): frozenset({Phase.COMMITTING}),
     (Phase.COMMITTING, s.LeaseLost): _FENCED,
+    (Phase.RESOLVING, s.MessagesArrived): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.ReferencesResolved): _RESOLVED,
+    (Phase.RESOLVING, s.ResolvingAborted): _RESOLVED,
+    (Phase.RESOLVING, s.DeadlinePassed): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.ParkingAsked): frozenset({Phase.RESOLVING}),
+    (Phase.RESOLVING, s.LeaseLost): _FENCED,
     (Phase.REQUESTING, s.MessagesArrived): frozenset({Phase.REQUESTING}),
     (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING}),
     (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
@@ -61,10 +76,16 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.CALLING, s.LeaseLost): _FENCED,
     (Phase.STALLED, s.MessagesArrived): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.CallsFinished): frozenset({Phase.STALLED}),
-    (Phase.STALLED, s.RetryDue): frozenset({Phase.STALLED, Phase.COMMITTING}),
+    (Phase.STALLED, s.RetryDue): frozenset({Phase.STALLED, Phase.COMMITTING, Phase.RESOLVING}),
     (Phase.STALLED, s.DeadlinePassed): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.LeaseLost): _FENCED,
+    (Phase.RESTORING, s.Restored): frozenset({Phase.RESTING, Phase.RESOLVING, Phase.COMMITTING}),
+    (Phase.RESTORING, s.RestoreFailed): _FENCED,
+    (Phase.RESTORING, s.MessagesArrived): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.DeadlinePassed): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.ParkingAsked): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.LeaseLost): _FENCED,
     (Phase.RELEASING, s.MessagesArrived): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.DeadlinePassed): frozenset({Phase.RELEASING}),

@@ -1,7 +1,8 @@
 """The turn machine: stimulus in, instructions out. No Ray, no I/O, no clock, no randomness.
 
 It decides by level, not by edge: `_advance` looks at the folds of what is committed and at the inbox, and says the one
-next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged.
+next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged; after a rewind it
+is folded anew from the log (`Restored`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from actors.pod import instructions as do
-from actors.pod import steps
+from actors.pod import referring, steps
 from actors.pod import stimuli as st
 from actors.pod.calls import CallBoard
 from actors.pod.endings import (
@@ -25,11 +26,12 @@ from actors.pod.endings import (
 )
 from actors.pod.facts import PodFacts
 from actors.pod.openings import add_gap, open_run, void
+from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import Invoke, LogEntry, RunEnd, ToolResults
+from session_store.entries import Invoke, LogEntry, Rewound, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
@@ -57,6 +59,7 @@ class TurnMachine:
         self._count = 0
         self._flight: do.Append | None = None
         self._request: str | None = None
+        self._resolving = ""
         self._aborting = False
         self._board: CallBoard | None = None
         self._late = False
@@ -97,11 +100,18 @@ class TurnMachine:
                 self._stall(stimulus.message)
             case st.RetryDue():
                 self._retry_commit()
+            case st.ReferencesResolved() | st.ResolvingAborted():
+                self._resolved(stimulus)
             case st.ReplyCompleted() | st.RequestFailed() | st.RequestAborted():
                 self._request, self._aborting = None, False
                 self._follow(self._answered(stimulus))
             case st.CallsFinished(outcomes):
                 self._calls_finished(outcomes)
+            case st.Restored(state, facts):
+                self.state.history, self.state.fold, self.state.facts = state.history, state.status, facts
+                self._advance()
+            case st.RestoreFailed(reason):
+                self._do(do.Quit("store", reason), Phase.GONE)
             case st.DeadlinePassed(run_id):
                 self._late = self._late or (run_id == self.state.fold.run_id and self.state.fold.run_open)
                 self._heed()
@@ -138,7 +148,7 @@ class TurnMachine:
             self._end(Ending("paused"))
         elif (spent := state.spent(self._over_wakes)) is not None:
             self._end(Ending("limit_reached", spent))
-        elif not self._commit_gap():
+        elif not self._look_up() and not self._commit_gap():
             self._send_request()
 
     def _advance_rest(self) -> None:
@@ -147,16 +157,47 @@ class TurnMachine:
             self._end(cancel_run(state, "cancel"))
         elif controls := state.void_controls():
             self._append(void(state, controls))
+        elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
+            self._end(cancel_run(state, "interrupt"))
+        elif (order := state.rewind) is not None:
+            self._append(rewind(state, order))
         elif starts_run(state.fold, state.messages):
-            self._append(open_run(state, self._next_id("run")))
+            if not self._look_up():
+                self._append(open_run(state, self._next_id("run")))
         else:
             self._do(do.Rest(), Phase.RESTING)
+
+    def _look_up(self) -> bool:
+        """Deal with the references of the prompt that comes next. False: it can be taken in as it is."""
+        step = steps.before_prompt(self.state)
+        match step:
+            case None:
+                return False
+            case do.ResolveReferences():
+                self._do(step, Phase.RESOLVING)
+                self._resolving = step.message_id
+            case _:
+                self._follow(step)
+        return True
+
+    def _no_use_resolving(self) -> bool:
+        return self._late or referring.overtaken(self.state, self._resolving)
+
+    def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
+        self._aborting = False
+        if isinstance(stimulus, st.ReferencesResolved):
+            self.state.lookup = stimulus
+            self._out.extend(referring.alerts(stimulus))
+        self._advance()
 
     def _heed(self) -> None:
         """A message or the deadline came: cut short what an order or the time forbids."""
         order = self.state.order()
         if self.phase is Phase.RESTING:
             self._advance()
+        elif self.phase is Phase.RESOLVING and not self._aborting and self._no_use_resolving():
+            self._aborting = True
+            self._out.append(do.AbortResolving(self._resolving))
         elif self.phase is Phase.REQUESTING and not self._aborting and (order is not None or self._late):
             self._aborting = True
             self._out.append(do.AbortRequest(self._request or ""))
@@ -207,11 +248,13 @@ class TurnMachine:
         assert message is not None
         runnable = self.state.history.open_calls
         if message.seq <= self._opened_head:
-            cut = tuple(i for i in runnable if not self._idempotent(message.calls[i].name))
+            cut = steps.cut_calls(self.state, message, self._opened_head, self._idempotent)
+            self._opened_head = message.seq - 1  # from here on what begins begins here
             if cut:
                 self._append(Commit(entries=[ToolResults(tuple(closing_results(message, cut)))]))
                 return
-        self._board = CallBoard(message, runnable)
+        alone = tuple(i for i in runnable if self.state.facts.permits.permit_for(message.seq, i) is not None)
+        self._board = CallBoard(message, runnable, alone)
         self._do(do.RunCalls(message, self._board.next_stage()), Phase.CALLING)
 
     def _calls_finished(self, outcomes: tuple[tuple[int, ToolOutcome], ...]) -> None:
@@ -220,7 +263,7 @@ class TurnMachine:
             return  # a stalled run's calls, ended on our order
         for index, outcome in outcomes:
             board.finish(index, outcome)
-        if self.phase is Phase.CALLING and self._flight is None and (board.finished or self._aborting):
+        if self.phase is Phase.CALLING and self._flight is None and (board.news or self._aborting):
             self._commit_results(board)
 
     def _commit_results(self, board: CallBoard) -> None:
@@ -235,7 +278,7 @@ class TurnMachine:
         board = self._board
         assert board is not None
         self._heed()
-        if board.finished or (self._aborting and not board.running):
+        if board.news or (self._aborting and not board.running):
             self._commit_results(board)
         elif not board.running and board.more_stages():
             self._do(do.RunCalls(board.message, board.next_stage()), Phase.CALLING)
@@ -279,7 +322,9 @@ class TurnMachine:
         hinted = tuple(dict.fromkeys((*(d.session for d in flight.deliveries), *reply.cascaded)))
         if hinted:
             self._out.append(do.Hint(hinted))
-        if self.phase is Phase.COMMITTING:
+        if any(isinstance(e, Rewound) for e in flight.entries):
+            self._do(do.Restore(), Phase.RESTORING)
+        elif self.phase is Phase.COMMITTING:
             self._advance()
         else:
             self._go_on_calling()
@@ -290,7 +335,7 @@ class TurnMachine:
                 self._late, self._broken = False, 0
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
             case RunEnd():
-                self._board, self._late = None, False
+                self._board, self._late, self.state.lookup = None, False, None
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())
             case _:

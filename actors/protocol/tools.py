@@ -43,7 +43,9 @@ class ToolContext:
     WaitForPods result of this log listed or an earlier wait ended on; `read_positions` maps a Pod's id to the seq up to
     which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
     in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
-    folders that children have to write in until their conclusion stands in this log.
+    folders that children have to write in until their conclusion stands in this log. `permitted` is the subject that a
+    person allowed this very call with, `grants` are those allowed for the session (`PermissionAsk.subject`). `judged`
+    is the real path that the rules were matched with: the call may touch no other.
     """
 
     key: CallKey
@@ -62,6 +64,17 @@ class ToolContext:
     read_positions: Mapping[str, int] = field(default_factory=dict)
     concluded: frozenset[str] = frozenset()
     lent: tuple[str, ...] = ()
+    permitted: str | None = None
+    grants: frozenset[str] = frozenset()
+    judged: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAsk:
+    """What a person is asked before a call may run. `subject`: tool and resolved argument, what a grant covers."""
+
+    question: str
+    subject: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +85,15 @@ class ToolOutcome:
     "detached"}` for a spawn (and `write`: folders that moved to the child), `{"pod_id", "after"}` for a message to
     a Pod (the head of its log when it was sent), `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids],
     "mode"}` when the run shall wait, `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read":
-    {"pod_id", "to"}}` for a ReadPodOutput, `{"exit_code"}` for a Shell, `{"question": {...}}` when it shall ask.
+    {"pod_id", "to"}}` for a ReadPodOutput, `{"exit_code"}` for a Shell, `{"question": {"question", "choices"}}` when
+    the run shall ask. With `asks` the call was not run and this is no result yet: a person decides first.
     """
 
     status: ResultStatus
     summary: str
     content: str | None = None
     data: dict[str, Json] | None = None
+    asks: PermissionAsk | None = None
 
 
 class Tool(Protocol):

@@ -125,7 +125,7 @@ def _read(arguments: Read, context: ToolContext, limits: ToolLimits, stop: StopS
     try:
         text = _scan(real, window, stop)
     except FileNotFoundError:
-        raise ToolRefusal(_missing(path, real, reach)) from None
+        raise ToolRefusal(missing(path, real, reach)) from None
     except OSError as error:
         raise refusal(error, path) from error
     if text.encoding is None:
@@ -248,7 +248,7 @@ class LineWindow:
         return f"{self.first + len(self._lines)}\t{line}"
 
 
-def _missing(path: str, real: str, reach: Reach) -> str:
+def missing(path: str, real: str, reach: Reach) -> str:
     """That there is no such file, and which names come near (only of places that may be read)."""
     folder, name = os.path.split(real)
     while not os.path.isdir(folder):

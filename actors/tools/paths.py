@@ -61,6 +61,20 @@ def open_file(real: str) -> int:
     raise NotAFile(errno.EINVAL, "not a regular file", real)
 
 
+def list_folder(real: str) -> list[tuple[str, bool]]:
+    """The entries of a folder as (name, is it a folder), in the order of the disk; links are never followed.
+
+    Raises `LinkMet`, `OSError`.
+    """
+    with parent_of(real) as (folder, name):
+        fd = _step(name or ".", folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(fd) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    finally:
+        os.close(fd)
+
+
 def stat_file(real: str) -> os.stat_result | None:
     """The status of what stands at `real` itself, or None when nothing does. Raises `LinkMet`."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from actors.protocol.tools import ToolContext
 from actors.tools.paths import within
 from actors.tools.text import printable
 from actors.tools.typed import ToolRefusal
+from session_store.requests import Scope
 
 Access = Literal["read", "write"]
 
@@ -31,35 +32,42 @@ class Reach:
     write: tuple[str, ...]
     forbidden: tuple[str, ...]
     hidden: tuple[str, ...]
-    spill: str
+    spill: str = ""
     lent: tuple[str, ...] = ()
+    judged: str | None = None
+    """The one path that the permission rules were matched with, if there are any."""
 
     @classmethod
     def of(cls, context: ToolContext) -> Reach:
-        workspace = str(context.workspace)
-        scope = context.scope
+        reach = cls.reading(str(context.workspace), context.scope, context.hidden)
+        spill = os.path.realpath(context.spill)
+        forbidden = _real(context.forbidden)
+        return replace(reach, forbidden=forbidden, spill=spill, lent=context.lent, judged=context.judged)
+
+    @classmethod
+    def reading(cls, workspace: str, scope: Scope | None, hidden: tuple[Path, ...]) -> Reach:
+        """For who only reads. `workspace` is resolved."""
         write = (workspace,) if scope is None else _roots(scope.write, workspace)
         read = () if scope is None else _roots(scope.read, workspace)
         return cls(
             workspace=workspace,
             read=tuple(dict.fromkeys((*read, *write))),
             write=write,
-            forbidden=_real(context.forbidden),
-            hidden=_real(context.hidden),
-            spill=os.path.realpath(context.spill),
-            lent=context.lent,
+            forbidden=(),
+            hidden=_real(hidden),
         )
 
     def resolve(self, path: str, access: Access) -> str:
         """The real path that `path` leads to. Raises `OutOfReach` when it may not be touched that way."""
         lexical = absolute(path, self.workspace)
         real = os.path.realpath(lexical)
+        self._as_judged(real, path)
         self.check(real, access, path, linked=real != os.path.normpath(lexical))
         return real
 
     def check(self, real: str, access: Access, path: str, *, linked: bool = False) -> None:
         """Judge a resolved path; `path` is how the model wrote it, `linked` whether links led there."""
-        if access == "read" and within(real, self.spill):
+        if access == "read" and self.spill and within(real, self.spill):
             return
         for folder in (*self.hidden, *(self.forbidden if access == "write" else ())):
             if within(real, folder):
@@ -79,15 +87,28 @@ class Reach:
                 f"`{printable(path)}` is in a folder that you gave to a child: it alone writes there until it is done."
             )
 
+    def hides(self, real: str) -> bool:
+        """Whether a resolved path is in a folder that nobody may read."""
+        return any(within(real, folder) for folder in self.hidden)
+
+    def shows(self, real: str) -> bool:
+        """Whether a resolved path may be read."""
+        return not self.hides(real) and any(within(real, root) for root in self.read)
+
     def below(self, path: str) -> tuple[str, tuple[str, ...]]:
         """The real path of a folder to search, and the readable folders in it (itself, or those of the scope below)."""
         lexical = absolute(path, self.workspace)
         real = os.path.realpath(lexical)
+        self._as_judged(real, path)
         roots = tuple(root for root in self.read if within(root, real) and root != real)
         if not roots or any(within(real, root) for root in self.read):
             self.check(real, "read", path, linked=real != os.path.normpath(lexical))
             return real, (real,)
         return real, roots
+
+    def _as_judged(self, real: str, path: str) -> None:
+        if self.judged is not None and real != self.judged:
+            raise OutOfReach(f"`{printable(path)}` leads elsewhere than when its permission was looked at: try again.")
 
     def shown(self, real: str) -> str:
         """A path as the model is told it: relative to the workspace when in it."""

@@ -89,7 +89,8 @@ def _awaiting(awaited: list[ChildView], done: list[ChildView], mode: str) -> Too
 def _open_row(view: ChildView) -> str:
     asked = ""
     if view.question:
-        asked = f", asks: {one_line(str(view.question.get('question', '')), 500)} (answer with SendToPod)"
+        way = "only a person decides" if view.question.get("kind") == "permission" else "answer with SendToPod"
+        asked = f", asks: {one_line(str(view.question.get('question', '')), 500)} ({way})"
     return f"- {_who(view)}: {view.status}{asked}"
 
 

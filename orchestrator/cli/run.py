@@ -17,11 +17,12 @@ from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import home_of
 from orchestrator.cli.running import Journey, follow_to_end
 from orchestrator.home import Home
+from orchestrator.sigils import has_references, parse
 
 
 def run(options: Namespace) -> int:
     body: dict[str, Any] = {
-        "prompt": read_text(options.task, "the task"),
+        **spoken(read_text(options.task, "the task"), "prompt", literal=options.literal),
         "name": options.name,
         "profile": options.profile,
         "model": options.model,
@@ -46,6 +47,14 @@ def audience_for(root_id: str, *, as_json: bool) -> Audience:
     """Who the run is told to: programs with `--json`, people otherwise."""
     out = screen()
     return JsonNarrator(out) if as_json else Narrator(out, root_id)
+
+
+def spoken(text: str, field: str, *, literal: bool) -> dict[str, Any]:
+    """What a person typed as part of a body: under `field` as text, or as `segments` if it refers to something."""
+    pieces = () if literal else parse(text)
+    if has_references(pieces):
+        return {"segments": [piece.segment for piece in pieces]}
+    return {field: "".join(piece.text for piece in pieces) or text}
 
 
 def read_text(text: str, what: str) -> str:

@@ -12,11 +12,14 @@ from typing import Any
 
 from orchestrator.cli.cells import clean, count, duration, one_line
 from orchestrator.cli.paint import Style
+from orchestrator.cli.questions import choice_words
 from orchestrator.gateway.sse import json_text
+from orchestrator.sigils import REFERENCES, prompt_text
 
 Entry = Mapping[str, Any]
 
 WIDE_TEXT = 2000
+_PLAIN = REFERENCES | {"text"}
 _ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid")
 """The argument that says most about a call, in this order."""
 
@@ -88,13 +91,14 @@ def calls_of(entry: Entry) -> list[Entry]:
 
 
 def segments_text(segments: Any) -> str:
-    """A prompt's segments as text; references by what they refer to."""
-    parts = []
-    for segment in segments or ():
-        data = segment.get("data") or {}
-        what = segment.get("text") or " ".join(str(v) for v in data.values() if isinstance(v, str))
-        parts.append(str(what) if segment.get("type") == "text" else f"[{segment.get('type')}: {what}]")
-    return "\n".join(parts)
+    """A prompt's segments as text, pastes and what is not known by what they are."""
+    return prompt_text(s if s.get("type") in _PLAIN else _named(s) for s in segments or ())
+
+
+def _named(segment: Entry) -> Entry:
+    data = segment.get("data") or {}
+    what = segment.get("text") or " ".join(str(v) for v in data.values() if isinstance(v, str))
+    return {"type": "text", "text": f"[{segment.get('type')}: {what}]"}
 
 
 def event_words(event: Entry) -> str:
@@ -123,6 +127,11 @@ def problem_words(error: Any) -> str:
     return f"{error.get('message') or ''} ({error.get('type')})".strip()
 
 
+def without_command(summary: str) -> str:
+    """Shell's summary begins with the command, which stands before it already."""
+    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
+
+
 def _segment_start(entry: Entry) -> list[Told]:
     config = entry.get("config") or {}
     model = config.get("model") or {}
@@ -132,7 +141,8 @@ def _segment_start(entry: Entry) -> list[Told]:
     if tools:
         words.append(f"tools {tools}")
     if entry.get("history"):
-        words.append(f"{len(entry['history'])} items kept")
+        kept = len(entry["history"]) + int(entry.get("history_left_out") or 0)
+        words.append(f"{kept} items kept")
     if origin:
         words.append(f"from {origin.get('session')} at {origin.get('seq')}")
     return [Told("=", " · ".join(words), "dim")]
@@ -195,12 +205,6 @@ def _question(entry: Entry) -> list[Told]:
     lines = [str(entry["question"])]
     lines += [f"  - {choice_words(choice)}" for choice in entry.get("choices") or ()]
     return [Told("asks", "\n".join(lines), "yellow")]
-
-
-def choice_words(choice: Entry) -> str:
-    """A choice with its description."""
-    words = str(choice.get("label"))
-    return f"{words}: {choice['description']}" if choice.get("description") else words
 
 
 def _question_closed(entry: Entry) -> list[Told]:

@@ -18,11 +18,12 @@ from actors.protocol.alerts import Alert
 from actors.protocol.ids import Clock, Ids
 from actors.protocol.tools import SpawnOrder
 from orchestrator.directory import facts as at
+from orchestrator.directory.beats import BeatServer
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
+from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
 from session_store.codec import from_plain, prepare, to_plain
@@ -197,11 +198,12 @@ class DirectoryActor:
 
     def __init__(self, setup: DirectorySetup) -> None:
         prepare()
-        setup.specs((*FILE_TOOLS, *CHILD_TOOLS))  # made once for a process, before anyone waits for it
+        setup.specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, before anyone waits for it
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)
         self._orders = Orders(self._service, PodFactory(setup.settings, setup.specs), setup.ids)
+        self._beats, self._line = BeatServer(self._beaten), ""
         self._started = asyncio.get_running_loop().create_task(self._start())
 
     async def ready(self) -> int:
@@ -238,9 +240,10 @@ class DirectoryActor:
         self._service.feed(at.Left(session, epoch, actor_id, reason))
 
     async def beat(self, actor_id: str, held: list[dict[str, Json]]) -> dict[str, Json]:
-        """A heartbeat. Raises for an actor that is not this Directory's: such a one gets no lease."""
+        """A heartbeat; the reply names the short road for the next (`beats`). Raises for an actor that is not this
+        Directory's: such a one gets no lease."""
         await self.ready()
-        return {"ok": True, "drop": self._service.beat(actor_id, tuple(holdings(held)))}
+        return {"ok": True, "drop": self._beaten(actor_id, held), "line": self._line}
 
     async def adopt_root(self, root: str) -> None:
         await self.ready()
@@ -280,11 +283,15 @@ class DirectoryActor:
         await self.ready()
         return self._service.top()
 
+    def _beaten(self, actor_id: str, held: list[dict[str, Json]]) -> list[str]:
+        return self._service.beat(actor_id, tuple(holdings(held)))
+
     async def _start(self) -> None:
         """Ray starts the process anew when this fails for good."""
         for tries_left in reversed(range(START_TRIES)):
             try:
                 await self._service.start()
+                self._line = await self._beats.start()
                 return
             except Exception as error:
                 # Whatever it is: one that lives and never gets ready would keep every Pod waiting for ever.

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
@@ -22,7 +22,7 @@ from session_store.errors import Refused, StaleEpoch
 from session_store.items import AssistantMessage, ToolResultGroup
 from session_store.requests import Append, Lease, Pending, Release
 from session_store.restore import restore
-from tests.simulation import model, orders, tools
+from tests.simulation import model, orders, prompts, tools
 from tests.simulation.world import Event, LawBroken, World
 
 CLIENT_TRIES = 3
@@ -48,13 +48,11 @@ class Incarnation:
         entries = list(world.references[self.session].entries)
         restored = restore(entries)
         self.config = PodConfig.read(restored.history.config)
-        facts = PodFacts(self.config.parent_id)
-        for entry in entries:
-            facts.apply(entry)
+        facts = pod_facts(entries, self.config.parent_id)
         self.machine = TurnMachine(self.config, restored, facts, lease, tools.idempotent)
         self.calls: dict[int, RunningCall] = {}
         self._finished: list[tuple[int, ToolOutcome]] = []
-        self._request_aborted = False
+        self._request_aborted = self._resolving_aborted = False
         self._deadline: Event | None = None
         self.check_memory()
         self._later("open", lambda: self.feed(st.Opened()))
@@ -79,7 +77,7 @@ class Incarnation:
         name = type(stimulus).__name__
         self.world.moves.add((before, name, self.machine.phase))
         self.world.say(f"  {self.tag}: {name} -> {self.machine.phase} [{', '.join(map(_short, instructions))}]")
-        if isinstance(stimulus, st.Appended):
+        if isinstance(stimulus, (st.Appended, st.Restored)) and self.machine.phase is not Phase.RESTORING:
             self.check_memory()
         for instruction in instructions:
             self.carry_out(instruction)
@@ -97,6 +95,12 @@ class Incarnation:
         match instruction:
             case do.Append():
                 self._append(instruction)
+            case do.ResolveReferences():
+                self._resolving_aborted = False
+                wait = self.world.rng.choice((0, 5, 300))
+                self._later("references", lambda: self._resolved(instruction), wait)
+            case do.AbortResolving():
+                self._resolving_aborted = True
             case do.SendRequest():
                 self._send_request(instruction)
             case do.AbortRequest():
@@ -106,6 +110,8 @@ class Incarnation:
             case do.AbortCalls():
                 for call in self.calls.values():
                     call.aborted = True
+            case do.Restore():
+                self._later("restore", self._restore)
             case do.SetDeadline(run_id, at_ms):
                 self._clear_deadline()
                 wait = max(0, at_ms - self.world.now)
@@ -176,6 +182,13 @@ class Incarnation:
             self.doubtful = True  # it may have been committed after all
             self._later("no answer", lambda: self.feed(st.AppendFailed(request.batch_id, "no answer")))
 
+    def _restore(self) -> None:
+        if self.world.chance(0.05):
+            self.feed(st.RestoreFailed("no answer"))
+            return
+        entries = list(self.world.references[self.session].entries)
+        self.feed(st.Restored(restore(entries), pod_facts(entries, self.config.parent_id)))
+
     def _release(self) -> None:
         try:
             self.world.execute(Release(self.session, self.epoch))
@@ -185,6 +198,12 @@ class Incarnation:
             self._later("not released", lambda: self.feed(st.ReleaseRefused(stale, messages)))
             return
         self._later("released", lambda: self.feed(st.Released()))
+
+    def _resolved(self, order: do.ResolveReferences) -> None:
+        if self._resolving_aborted and self.world.rng.random() < 0.7:
+            self.feed(st.ResolvingAborted(order.message_id))
+        else:
+            self.feed(st.ReferencesResolved(order.message_id, prompts.looked_up(self.world, order)))
 
     # --- the model ---
 

@@ -10,7 +10,7 @@ from typing import Any
 from actors.protocol.tools import CallKey, Children, FileSeen, Toolbox, ToolContext, ToolOutcome
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
-from actors.tools.registry import CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
 from session_store.items import ToolCall
 from session_store.requests import Scope
 
@@ -33,7 +33,7 @@ class Bench:
         self.workspace.mkdir()
         self.live: list[str] = []
         self.guard = GuardPool(self.lease, self.environment)
-        names = (*FILE_TOOLS, *(CHILD_TOOLS if self.children else ()))
+        names = (*FILE_TOOLS, *(CHILD_TOOLS if self.children else ()), *ASKING_TOOLS)
         self.toolbox: Toolbox = build_toolbox(names, self.children, self.guard, ToolSetup(limits=self.limits))
         self.context = ToolContext(
             key=CallKey(SESSION, 7, 0),

@@ -70,7 +70,7 @@ def test_every_kind_is_told() -> None:
    12 request: 1.2k tokens in (1.0k cached), 34 out, 0.5s
    13 < run r1 ends: errored: bad key (auth)
    14 < run r1 ends: waiting_on_children (any of c)
-   15 withdrawn: [file_ref: gone.txt]
+   15 withdrawn: @gone.txt
    16 = changed: system_prompt
    17 = rewound to before entry 4
    18 = memory.extract {"n":1}

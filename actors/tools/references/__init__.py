@@ -1,0 +1,1 @@
+"""What `@path`, `#slug` and `/slug` lead to: files inside the scope, knowledge, workflows."""
