@@ -8,7 +8,6 @@ from typing import Literal
 
 from actors.protocol.config import ModelSpec
 from orchestrator.directory.settings import DirectorySettings
-from session_store.items import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,17 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionSpec:
+    """Rules for tool calls, as texts. `bypass`: nobody is asked; `away`: nobody is there to be asked."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    bypass: bool = False
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileSpec:
     """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all that the planning face allows.
 
@@ -39,7 +49,7 @@ class ProfileSpec:
     planning: Literal["tasks", "todo", "none"] = "none"
     workspace: str | None = None
     limits: Limits = field(default_factory=Limits)
-    permissions: Mapping[str, Json] = field(default_factory=dict)
+    permissions: PermissionSpec = field(default_factory=PermissionSpec)
 
 
 @dataclass(frozen=True, slots=True)

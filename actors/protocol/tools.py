@@ -44,7 +44,8 @@ class ToolContext:
     which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
     in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
     folders that children have to write in until their conclusion stands in this log. `permitted` is the subject that a
-    person allowed this very call with, `grants` are those allowed for the session (`PermissionAsk.subject`).
+    person allowed this very call with, `grants` are those allowed for the session (`PermissionAsk.subject`). `judged`
+    is the real path that the rules were matched with: the call may touch no other.
     """
 
     key: CallKey
@@ -65,6 +66,7 @@ class ToolContext:
     lent: tuple[str, ...] = ()
     permitted: str | None = None
     grants: frozenset[str] = frozenset()
+    judged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,11 @@ def send(options: Namespace) -> int:
     }
     if options.when_busy:
         body["when_busy"] = options.when_busy
-    return _set_going(options, "messages", body, follow=options.wait)
+    return set_going(options, _find(options), "messages", body, follow=options.wait)
 
 
 def resume(options: Namespace) -> int:
-    return _set_going(options, "resume", {}, follow=False)
+    return set_going(options, _find(options), "resume", {}, follow=False)
 
 
 def stop(options: Namespace) -> int:
@@ -49,9 +49,8 @@ def cancel(options: Namespace) -> int:
     return _bring_to_rest(options, "cancel", {"clear_queue": True} if options.clear_queue else {})
 
 
-def _set_going(options: Namespace, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
+def set_going(options: Namespace, pod: Pod, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
     """Without an owner the run is shown in any case: Pods of a home that nobody owns move while this command lasts."""
-    pod = _find(options)
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         tree = tree_of(link.gateway, pod["root_id"]).pods
@@ -110,7 +109,7 @@ def _tell(
         out.json({**view, "withdrawn": list(withdrawn)} if action == "cancel" else view)
         return
     name = clean(str(after.get("name") or after["id"]))
-    if action in ("messages", "resume"):
+    if action in ("messages", "resume", "answer"):
         out.line(f"{name}: accepted, it is {after['status']}")
     elif before["status"] != after["status"]:
         out.line(f"{name}: {before['status']} -> {after['status']}")

@@ -55,7 +55,9 @@ class StoreReader:
         return entries, page.head
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
-        questions: Sequence[Mapping[str, Any]] = inbox_view(self._rows(Query(limit=PAGE)))["questions"]
+        questions: Sequence[Mapping[str, Any]] = inbox_view(self._rows(Query(limit=PAGE, waiting_on_person=True)))[
+            "questions"
+        ]
         return questions
 
     def close(self) -> None:
