@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.options import GatewayOptions
@@ -41,6 +42,8 @@ CLOSE_LIMIT = 10.0
 DIRECTORY_SILENCE = 3
 """Leases for which the Directory may give no answer before it is killed and started anew."""
 LOG_BYTES = 1 << 20
+EXTRACTORS_AFTER = 3.0
+"""Seconds after which the extractors are started if no offer has: late, since nobody waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class OwnerProcess:
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
         """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
         So does `SettingsError`, for settings that nothing would keep."""
-        settings.check_permissions()
+        settings.check_hooks()
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)
@@ -181,7 +184,7 @@ class OwnerProcess:
         # The gateway of a `run` is for commands of this home only.
         own = {self.secret: "default"}
         tenants = own if self._plan.mode == "run" else self._settings.tenant_tokens(os.environ)
-        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits)
+        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits, prices=self._settings.prices())
 
     def _run(self) -> None:
         try:
@@ -199,9 +202,10 @@ class OwnerProcess:
         plane = self._cluster.control_plane()
         if self._plan.roots is not None:
             self._trees = OwnTrees(plane, self._plan.roots)
-        server = await self._listen(Gateway(self._trees or plane, self._options))
+        door = DiskDoor.of(self._settings.runtime(), self._ownership.home.path)
+        server = await self._listen(Gateway(self._trees or plane, self._options, door))
         self.address = server.address
-        watches = [*self._watch_store(plane.store), self._watch_directory(plane)]
+        watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()
         try:
             stopped = asyncio.create_task(stop.wait())
@@ -229,6 +233,18 @@ class OwnerProcess:
         lock, lease = lock_path(path), self._settings.tables.directory.lease
         watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
         return [asyncio.create_task(watch.run(), name="store-watch")]
+
+    def _start_extractors(self) -> list[asyncio.Task[None]]:
+        """So that what an earlier owner left unextracted is found, also when no run ends here."""
+        assert self._cluster is not None
+        pool = self._cluster.extractors
+
+        async def start() -> None:
+            await asyncio.sleep(EXTRACTORS_AFTER)
+            if pool is not None:
+                await asyncio.to_thread(pool.start)
+
+        return [] if pool is None else [asyncio.create_task(start(), name="extractors")]
 
     def _watch_directory(self, plane: RayControlPlane) -> asyncio.Task[None]:
         """The eye on the Directory, more patient: no Pod loses anything by its silence, it only starts nothing new."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from actors.models.registry import build_model
+from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
 from actors.protocol.alerts import Alert
@@ -117,7 +118,7 @@ class _OpenGate:
 
 
 class _Stage:
-    """`HostParts`: the real ones but for store, Directory and model."""
+    """`HostParts`: the real ones but for store, Directory and model; nobody hooks in, nothing is extracted."""
 
     def __init__(self, parts: HostParts, spec: ModelSpec) -> None:
         self._parts = parts
@@ -149,6 +150,10 @@ class _Stage:
     def run_calls(self) -> CallRunner:
         return self._parts.run_calls
 
+    @property
+    def hooks(self) -> HookSet:
+        return HookSet()
+
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
         return self._parts.toolbox(config, children)
 
@@ -157,6 +162,8 @@ class _Stage:
 
     def spill_folder(self, session: str) -> str:
         return self._parts.spill_folder(session)
+
+    def offer_extraction(self, session: str) -> None: ...
 
     def forbidden(self) -> tuple[str, ...]:
         return self._parts.forbidden()

@@ -6,38 +6,48 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from actors.extractor.actor import DirectoryAlerts, ExtractorSetup, RayExtractors
+from actors.extractor.ports import ExtractionSettings, ExtractorParts, StagingError
+from actors.extractor.prompt import PROMPT_FILE, built_in
+from actors.extractor.staging import FolderStaging
 from actors.models import limits_actor
 from actors.models.limits_client import Limits
 from actors.models.registry import build_model
+from actors.models.secrets import Redactor
 from actors.pod.actor import NAMESPACE, Built, PodActorSetup, Shell
 from actors.pod.heartbeat import Rhythm
+from actors.pod.hooks import HookSet
 from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, Toolbox
+from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import UnknownTools, build_toolbox
+from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
-from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.hooks import load_hooks
+from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
 from session_store.codec import pack, to_plain
 from session_store.entries import ToolSpec
+from session_store.items import Json
 from session_store.ray_client import RayStore, named_store
 from session_store.requests import AsyncStore
 
@@ -64,6 +74,8 @@ class PodParts:
         self._store = RayStore(named_store())
         self._store.hear(shell.hint)
         self._presence = be_present(home)
+        self._extractors = extractors(settings)
+        self._hooks = load_hooks(settings.hooks)
         self._prepare(settings)
         self._providers = {m.provider for m in settings.models.values()} & {"openai", "anthropic"}
 
@@ -87,6 +99,10 @@ class PodParts:
     def run_calls(self) -> CallRunner:
         return run_calls
 
+    @property
+    def hooks(self) -> HookSet:
+        return self._hooks
+
     def model(self, spec: ModelSpec) -> Model:
         key = pack(to_plain(spec))
         if key not in self._models:
@@ -99,7 +115,8 @@ class PodParts:
             self._guards = [r for r in self._guards if r() is not None]
             self._guards.append(weakref.ref(guard))
         try:
-            return build_toolbox(config.tools, children, guard)
+            setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+            return build_toolbox(config.tools, children, guard, setup)
         except UnknownTools as error:  # made by another version: this one cannot run it
             raise ModelError("settings", f"{error}: this polypod does not have them") from error
 
@@ -115,6 +132,10 @@ class PodParts:
 
     def spill_folder(self, session: str) -> str:
         return str(self._home / "spill" / session)
+
+    def offer_extraction(self, session: str) -> None:
+        if self._extractors is not None:
+            self._extractors.offer(session)
 
     def forbidden(self) -> tuple[str, ...]:
         return (self._memory,)
@@ -138,13 +159,13 @@ class PodParts:
         """One whole run, of each provider that the settings name."""
         try:
             for provider in sorted(self._providers):
-                await rehearse(self, provider, tool_specs((*FILE_TOOLS, *CHILD_TOOLS)))
+                await rehearse(self, provider, tool_specs(FILE_TOOLS))
         except RehearsalFailed as error:  # the first Pod will be slower, no more
             log.warning("%s", error)
 
     def _prepare(self, settings: RuntimeSettings) -> None:
         """Import and build now, while no Pod waits, what its first binding would: 0.2 s of work."""
-        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=(*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))
+        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=ALL_TOOLS)
         self.toolbox(PodConfig.read(config.plain()), _NoChildren())
         for spec in settings.models.values():
             with suppress(ModelError):  # who runs a Pod on it meets the same and tells
@@ -167,9 +188,73 @@ class PartsFactory:
 
     def __call__(self, shell: Shell) -> Built:
         parts = PodParts(shell, self.settings, self.home)
-        tool_specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, now that no Pod waits
+        tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
         return Built(parts, parts.feed_guards, parts.rehearse)
+
+
+class ExtractionModels:
+    """The worker's models, built when first wanted: the one that the settings name, else the session's own."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        named = settings.memory.extract_model
+        self._named = None if named is None else settings.models[named]
+        self._models: dict[bytes, Model] = {}
+        self._limits: Limits | None = None
+
+    def __call__(self, config: dict[str, Json]) -> Model:
+        """Raises `ModelError`."""
+        spec = self._named or PodConfig.read(config).model
+        key = pack(to_plain(spec))
+        if key not in self._models:
+            if has_limits(spec) and self._limits is None:
+                self._limits = limits_actor.named_limits(LIMITS, NAMESPACE)
+            self._models[key] = build_model(spec, os.environ, self._limits if has_limits(spec) else None)
+        return self._models[key]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractorFactory:
+    """Makes an extractor's parts inside its process; travels there by pickle."""
+
+    settings: RuntimeSettings
+
+    def __call__(self) -> ExtractorParts:
+        root, memory = Path(self.settings.memory_root), self.settings.memory
+        return ExtractorParts(
+            store=RayStore(named_store()),
+            staging=FolderStaging(root),
+            alerts=DirectoryAlerts(DIRECTORY),
+            clock=SystemClock(),
+            ids=SystemIds(),
+            model=ExtractionModels(self.settings),
+            prompt=partial(extraction_prompt, root),
+            mask=partial(without_known_secrets, Redactor(), os.environ),
+            settings=ExtractionSettings(
+                memory.extract_threshold, memory.extract_worker_max_input_tokens, memory.language
+            ),
+        )
+
+
+def extractors(settings: RuntimeSettings) -> RayExtractors | None:
+    """The pool that sessions are offered to; None when extraction is off. Starts nothing."""
+    if not settings.memory.extract_threshold:
+        return None
+    return RayExtractors(ExtractorSetup(ExtractorFactory(settings)))
+
+
+def extraction_prompt(root: Path) -> str:
+    """The worker's instructions: the person's own below the memory's root, else the built-in ones."""
+    path = root / PROMPT_FILE
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else built_in()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StagingError(f"the instructions at {path} cannot be read: {error}") from None
+
+
+def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], text: str) -> str:
+    """The text without what secret variables hold, and without what looks like a key."""
+    return redactor.clean(redacted(text, environment))
 
 
 def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:

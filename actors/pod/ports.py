@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from actors.pod.hooks import HookSet
 from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
@@ -72,6 +73,9 @@ class HostParts(Protocol):
     @property
     def run_calls(self) -> CallRunner: ...
 
+    @property
+    def hooks(self) -> HookSet: ...
+
     def model(self, spec: ModelSpec) -> Model:
         """The model of a spec; shared by the Pods that use it. Raises `ModelError` (type `settings`)."""
 
@@ -83,6 +87,9 @@ class HostParts(Protocol):
 
     def spill_folder(self, session: str) -> str:
         """Where tool outputs too large for the log go."""
+
+    def offer_extraction(self, session: str) -> None:
+        """A run of the session has ended. A hint: returns at once, never fails, may be lost."""
 
     def forbidden(self) -> tuple[str, ...]:
         """Folders no general tool may write: the memory's."""

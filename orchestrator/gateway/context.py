@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -18,6 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.gateway.access import Caller, caller_of
 from orchestrator.gateway.bodies import is_pod_id
+from orchestrator.gateway.door import EmptyDoor
 from orchestrator.gateway.feed import Feed
 from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.problems import (
@@ -30,8 +31,9 @@ from orchestrator.gateway.problems import (
 )
 from orchestrator.gateway.sse import json_bytes, json_text
 from orchestrator.gateway.topic import Topics
+from orchestrator.gateway.usage_book import UsageBook
 from orchestrator.gateway.views import JsonObject, pod_view
-from orchestrator.ports import ControlPlane
+from orchestrator.ports import ControlPlane, PromptDoor
 from session_store.entries import LogEntry
 from session_store.reading import decoded
 from session_store.requests import Query, Read
@@ -60,10 +62,12 @@ class Gateway:
 
     plane: ControlPlane
     options: GatewayOptions
+    door: PromptDoor = field(default_factory=EmptyDoor)
     now_ms: Callable[[], int] = wall_ms
     new_id: Callable[[], str] = fresh_id
     feed: Feed = field(init=False)
     topics: Topics = field(init=False)
+    usage: UsageBook = field(default_factory=UsageBook)
     _hints: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -88,13 +92,16 @@ class Gateway:
 
     async def entries(self, pod_id: str, after: int) -> list[LogEntry]:
         """All entries after `after`."""
-        entries: list[LogEntry] = []
+        return [entry async for page in self.pages(pod_id, after) for entry in page]
+
+    async def pages(self, pod_id: str, after: int = 0) -> AsyncIterator[Sequence[LogEntry]]:
+        """All entries after `after`, some at a time."""
         while True:
             found = await self.feed.ask(Read(pod_id, after, PAGE))
             page = decoded(pod_id, found.entries)
-            entries += page
+            yield page
             if len(page) < PAGE:
-                return entries
+                return
             after = page[-1].seq
 
     async def until(self, session: str, check: Callable[[], Awaitable[FoundT | None]], seconds: float) -> FoundT | None:
