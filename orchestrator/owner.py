@@ -102,8 +102,7 @@ class OwnTrees:
         rows = (await self.store.execute(Query(ids=(session,)))).rows
         if not rows or rows[0].root_id in self.roots:
             return
-        abandoned = rows[0].status == "running" and rows[0].run_id is not None and rows[0].outcome is None
-        if abandoned:
+        if rows[0].run_open:
             pending = (await self.store.execute(Pending(session))).messages
             if not any(is_control(message) for message in pending):
                 return
@@ -131,9 +130,7 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
-        So does `SettingsError`, for settings that nothing would keep."""
-        settings.check_permissions()
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)

@@ -31,12 +31,13 @@ from actors.protocol.tools import Children, Toolbox
 from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import UnknownTools, build_toolbox
+from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
-from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.pods import ALL_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -102,7 +103,8 @@ class PodParts:
             self._guards = [r for r in self._guards if r() is not None]
             self._guards.append(weakref.ref(guard))
         try:
-            return build_toolbox(config.tools, children, guard)
+            setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+            return build_toolbox(config.tools, children, guard, setup)
         except UnknownTools as error:  # made by another version: this one cannot run it
             raise ModelError("settings", f"{error}: this polypod does not have them") from error
 
@@ -143,7 +145,7 @@ class PodParts:
 
     def _rehearse(self, settings: RuntimeSettings) -> None:
         """Import and build now, while no Pod waits, what its first binding would: 0.2 s of work."""
-        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=(*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))
+        config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=ALL_TOOLS)
         self.toolbox(PodConfig.read(config.plain()), _NoChildren())
         for spec in settings.models.values():
             with suppress(ModelError):  # who runs a Pod on it meets the same and tells
@@ -166,7 +168,7 @@ class PartsFactory:
 
     def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
         parts = PodParts(shell, self.settings, self.home)
-        tool_specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, now that no Pod waits
+        tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
         return parts, parts.feed_guards
 
