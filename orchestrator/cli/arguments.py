@@ -57,6 +57,9 @@ def _add_working(commands: Any) -> None:
 
 
 def _add_looking(commands: Any) -> None:
+    attach = _add(commands, "attach", "attach:attach", "watch and steer a Pod on the whole screen")
+    attach.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}; without it: the root that was busy last")
+
     ps = _add(commands, "ps", "ps:ps", "list Pods", json_help="a JSON array")
     ps.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"only these: {', '.join(STATUSES)}")
     ps.add_argument("--waiting", action="store_true", help="only those that wait for a person, with their questions")
@@ -115,6 +118,17 @@ def _add_steering(commands: Any) -> None:
         command.add_argument("pod", metavar="POD", help=_POD)
         if name == "cancel":
             command.add_argument("--clear-queue", action="store_true", help="and take back the prompts that wait")
+
+    rewind = _add(commands, "rewind", "turns:rewind", "go back to before an earlier prompt", json_help="JSON")
+    rewind.add_argument("pod", metavar="POD", help=_POD)
+    rewind.add_argument("seq", nargs="?", type=_positive, metavar="SEQ", help="number of the prompt's entry")
+    rewind.add_argument("--list", action="store_true", help="show the prompts of its history with their numbers")
+    fork = _add(
+        commands, "fork", "turns:fork", "make a new Pod that goes on from a turn of this one", json_help="JSON"
+    )  # fmt: skip
+    fork.add_argument("pod", metavar="POD", help=f"{_POD}; also an ended one")
+    fork.add_argument("--at", type=_positive, metavar="SEQ", help="entry to go on from (default: the last)")
+    fork.add_argument("--name", help="name of the new Pod")
 
 
 def _add_keeping(commands: Any) -> None:

@@ -23,6 +23,7 @@ from orchestrator.cli.story import (
     event_words,
     problem_words,
     text_of,
+    without_command,
 )
 
 SLOW_CALL = 3.0
@@ -199,7 +200,7 @@ class Narrator:
         call = teller.calls.pop((int(result.get("call_seq") or 0), int(result.get("index") or 0)), None)
         words = call.words if call is not None else str(result.get("name"))
         ok = result.get("status") == "ok"
-        summary = one_line(_without_command(str(result.get("summary") or "")), 60)
+        summary = one_line(without_command(str(result.get("summary") or "")), 60)
         status = str(result.get("status"))
         tail = f" · {summary if ok or summary.startswith(f'{status}:') else f'{status}: {summary}'}"
         room = max(min(self._screen.width, LINE) - len(teller.label) - cell_len(tail) - 8, 24)
@@ -242,11 +243,6 @@ class Narrator:
         if self._open_line:
             self._screen.line()
             self._open_line = False
-
-
-def _without_command(summary: str) -> str:
-    """Shell's summary begins with the command, which stands before it already."""
-    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
 
 
 def drawn_tree(pods: Sequence[Pod], screen: Screen) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 from orchestrator.cli.check import store_file
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.forest import Pod
-from orchestrator.gateway.views import inbox_view, pod_view
+from orchestrator.gateway.views import entry_view, inbox_view, pod_view
 from orchestrator.home import Home
 from session_store.backends.sqlite_reader import SqliteReader
-from session_store.codec import decode_entry, entry_json
+from session_store.codec import decode_entry
 from session_store.errors import UnreadableEntry
 from session_store.reading import damaged
 from session_store.requests import PodRow, Query, Read
@@ -49,7 +49,7 @@ class StoreReader:
         entries = []
         for stored in page.entries:
             try:
-                entries.append(entry_json(decode_entry(stored.body, stored.seq, stored.ts)))
+                entries.append(entry_view(decode_entry(stored.body, stored.seq, stored.ts)))
             except UnreadableEntry as error:
                 raise damaged(pod_id, error.seq, error.reason) from error
         return entries, page.head

@@ -127,6 +127,11 @@ def problem_words(error: Any) -> str:
     return f"{error.get('message') or ''} ({error.get('type')})".strip()
 
 
+def without_command(summary: str) -> str:
+    """Shell's summary begins with the command, which stands before it already."""
+    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
+
+
 def _segment_start(entry: Entry) -> list[Told]:
     config = entry.get("config") or {}
     model = config.get("model") or {}
@@ -136,7 +141,8 @@ def _segment_start(entry: Entry) -> list[Told]:
     if tools:
         words.append(f"tools {tools}")
     if entry.get("history"):
-        words.append(f"{len(entry['history'])} items kept")
+        kept = len(entry["history"]) + int(entry.get("history_left_out") or 0)
+        words.append(f"{kept} items kept")
     if origin:
         words.append(f"from {origin.get('session')} at {origin.get('seq')}")
     return [Told("=", " · ".join(words), "dim")]

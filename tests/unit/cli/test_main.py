@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
     *("run", "demo", "serve", "ps", "tree", "logs", "doctor", "send"),
-    *("stop", "pause", "resume", "cancel", "check", "export", "import"),
+    *("stop", "pause", "resume", "cancel", "rewind", "fork", "check", "export", "import"),
 ]
 
 
@@ -67,6 +67,8 @@ WRONG = [
     ["run", "x", "--limit-requests", "many"],
     ["logs", "x", "--after", "-1"],
     ["send", "a", "b", "--steer", "--reject"],
+    ["rewind", "x", "0"],
+    ["fork", "x", "--at", "first"],
 ]
 
 
