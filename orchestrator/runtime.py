@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.tasks import Face
 from orchestrator.directory.settings import DirectorySettings
 
 
@@ -37,19 +37,30 @@ class PermissionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSpec:
-    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all that the planning face allows.
+    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all, with those of the planning face.
 
-    `system_prompt` None: the built-in one. `workspace` None: that of the caller or of the owner.
+    `planning` None: the face whose tools `tools` names, and `tasks` where that is None too. `system_prompt` None: the
+    built-in one. `workspace` None: that of the caller or of the owner.
     """
 
     name: str
     model: str | None = None
     system_prompt: str | None = None
     tools: tuple[str, ...] | None = None
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face | None = None
     workspace: str | None = None
     limits: Limits = field(default_factory=Limits)
     permissions: PermissionSpec = field(default_factory=PermissionSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpec:
+    """Extraction: see `actors.extractor.ports.ExtractionSettings`. `extract_model` None: the session's own model."""
+
+    language: str | None = None
+    extract_model: str | None = None
+    extract_threshold: int | None = None
+    extract_worker_max_input_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +73,5 @@ class RuntimeSettings:
     workspace: str
     memory_root: str
     default_model: str | None = None
+    reminder: ReminderRule = field(default_factory=ReminderRule)
+    memory: MemorySpec = field(default_factory=MemorySpec)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from actors.pod.permits import Permits
+from actors.protocol.task_log import TaskFold
 from actors.protocol.tools import FileSeen
 from session_store.entries import (
     AssistantItems,
@@ -79,6 +80,8 @@ class PodFacts:
     """Children whose conclusion a WaitForPods result listed or that ended a wait; and the seq of what told it."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
+    planning: TaskFold = field(default_factory=TaskFold)
+    """The task list, and how long nobody has looked after it."""
     permits: Permits = field(default_factory=Permits)
     _last_request: str = ""
     _last_reply_seq: int = -2
@@ -89,6 +92,7 @@ class PodFacts:
 
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq."""
+        self.planning.apply(entry)
         self.permits.apply(entry)
         if isinstance(entry, (*CONTINUING, QuestionClosed)) and self._paused_at is not None:
             self.run_started += entry.ts - self._paused_at

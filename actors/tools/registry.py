@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS
 from actors.protocol.tools import Children, Tool, ToolArgumentError, Toolbox, ToolContext, ToolGuard, ToolOutcome
 from actors.tools.children import child_tools
 from actors.tools.clarify import clarify_tool
@@ -16,6 +17,7 @@ from actors.tools.files import file_tools
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
 from actors.tools.permission import Permissions
+from actors.tools.planning import planning_tools
 from actors.tools.search import search_tools
 from actors.tools.shell import shell_tool
 from actors.tools.spill import bounded
@@ -27,6 +29,7 @@ from session_store.items import ToolCall
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
 ASKING_TOOLS = ("clarify",)
+PLANNING_TOOLS = (*TASK_TOOLS, *TODO_TOOLS)
 _ERROR_TEXT = 2_000
 _SLACK = 2_000  # notes that a tool adds to a result that is as long as it may be
 
@@ -42,7 +45,7 @@ class UnknownTools(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolSetup:
-    """Tools made elsewhere (planning), the limits of all, and the rules that their calls are judged by."""
+    """Tools made elsewhere, the limits of all, and the rules that their calls are judged by."""
 
     more: tuple[Tool, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
@@ -64,6 +67,7 @@ def build_toolbox(
         shell_tool(guard, setup.limits),
         clarify_tool(),
         *(child_tools(children, setup.limits) if children is not None else ()),
+        *planning_tools(setup.limits),
         *setup.more,
     ]
     known = {tool.spec.name: tool for tool in tools}

@@ -76,6 +76,15 @@ def _add_looking(commands: Any) -> None:
     logs.add_argument("--raw", action="store_true", help="one line per entry")
     logs.add_argument("--after", type=_count, default=0, metavar="N", help="only entries after number N")
 
+    tasks = _add(commands, "tasks", "tasks:tasks", "show a Pod's task list", json_help="JSON")
+    tasks.add_argument("pod", metavar="POD", help=_POD)
+
+    usage = _add(commands, "usage", "usage:usage", "tokens and their cost", json_help="JSON")
+    usage.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}, and those below it; without it: all")
+    usage.add_argument(
+        "--by", choices=("pod", "tree", "model", "worker"), default="pod", help="what a row stands for (default: pod)"
+    )
+
     _add(
         commands, "doctor", "doctor:doctor", "look at everything polypod needs and say what is wrong", json_help="JSON"
     )

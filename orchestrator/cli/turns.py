@@ -60,7 +60,9 @@ def fork(options: Namespace) -> int:
     if options.json:
         out.json(made)
         return FINISHED
-    out.line(f"{clean(str(made['name']))}  {made['id']}  forked from {clean(str(pod.get('name') or pod['id']))}", "bold")
+    out.line(
+        f"{clean(str(made['name']))}  {made['id']}  forked from {clean(str(pod.get('name') or pod['id']))}", "bold"
+    )
     if made["status"] == "waiting_on_user":
         out.line(f"it asks: {clean(str((made.get('question') or {}).get('question')))}", "yellow")
     out.line(f'polypod send {_word(str(made["name"]))} "…" goes on from there', "dim")

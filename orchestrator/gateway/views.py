@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from actors.protocol.tasks import Face, TaskList, counted, shown_id, shown_status
 from orchestrator.events import EntryEvent, EntryHeader, StatusEvent, SystemItemEvent
 from orchestrator.gateway.sse import json_bytes
 from session_store.codec import entry_json, time_text
@@ -76,6 +77,19 @@ def inbox_view(rows: Iterable[PodRow]) -> JsonObject:
     """Open questions, oldest first."""
     asked = sorted((row for row in rows if row.question is not None), key=lambda row: (row.question_ts, row.id))
     return {"questions": [question_view(row) for row in asked]}
+
+
+def tasks_view(tasks: TaskList, face: Face, head: int) -> JsonObject:
+    """A session's tasks in order, in the words of its planning face, as its log tells them up to `head`."""
+    rows: list[JsonObject] = []
+    for task in tasks.tasks:
+        row: JsonObject = {
+            "taskid": shown_id(task, face),
+            "status": shown_status(task.status, face),
+            "subject": task.subject,
+        }
+        rows.append({**row, "description": task.description} if task.description else row)
+    return {"planning": face, "tasks": rows, "summary": counted(tasks.tasks, face), "head_seq": head}
 
 
 def status_event(row: PodRow) -> StatusEvent:

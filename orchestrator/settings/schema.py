@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from actors.protocol.config import LARGEST, Provider
 from actors.protocol.permissions import parse_rule
+from actors.protocol.tasks import FACE_TOOLS, Face
 from session_store.items import Json
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
@@ -97,13 +98,24 @@ class PermissionsTable(Table):
 
 
 class ProfileTable(Table):
+    """`planning` None: the face whose tools `tools` names; `tasks` where that is None too."""
+
     model: Name | None = None
     system_prompt: Text | None = None
     tools: list[Text] | None = None
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face | None = None
     permissions: PermissionsTable = Field(default_factory=PermissionsTable)
     workspace: Text | None = None
     limits: LimitsTable = Field(default_factory=LimitsTable)
+
+    @model_validator(mode="after")
+    def _one_face(self) -> ProfileTable:
+        named = [face for face, tools in FACE_TOOLS.items() if not {*tools}.isdisjoint(self.tools or ())]
+        if len(named) > 1:
+            raise ValueError("`tools` names todo beside task tools: a Pod has one of the two, choose.")
+        if self.planning is not None and named and named != [self.planning]:
+            raise ValueError(f'`planning = "{self.planning}"` does not go with `tools`, which names {named[0]} tools.')
+        return self
 
 
 class MemoryTable(Table):

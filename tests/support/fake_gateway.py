@@ -47,6 +47,7 @@ class FakeGateway:
     logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     live: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=lambda: {"status": "idle", "outcome": "finished", "text": "done"})
+    tasks: dict[str, Any] = field(default_factory=dict)
     stages: list[Callable[[FakeGateway], None]] = field(default_factory=list)
     posts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -86,6 +87,8 @@ class FakeGateway:
                 after, limit = int(query.get("after", 0)), int(query.get("limit", 100))
                 entries = [e for e in self.logs.get(parts[2], []) if e["seq"] > after][:limit]
                 return {"entries": entries, "head_seq": found["head_seq"]}
+            case ["tasks"]:
+                return self.tasks
             case ["result"]:
                 return self.result
             case _:

@@ -13,10 +13,11 @@ from actors.pod import stimuli as st
 from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.model import ModelReply, StopReason, Usage
 from actors.protocol.references import Resolved, Unresolved
 from actors.protocol.system_items.workflow import WORKFLOW, Workflow
+from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS, Face
 from actors.protocol.tools import ToolOutcome
 from session_store.backends.memory import MemoryStore
 from session_store.entries import (
@@ -63,7 +64,7 @@ from session_store.restore import restore
 from session_store.rows import PodRow
 
 POD, PARENT = "pod-1", "parent-1"
-IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod", "clarify")
+IDEMPOTENT = ("Look", "SpawnPod", "WaitForPods", "SendToPod", "StopPod", "clarify", *TASK_TOOLS, *TODO_TOOLS)
 DONE = ToolOutcome("ok", "Done.")
 ASKED = ToolOutcome("ok", "Asked.", None, {"question": {"question": "Which?", "choices": [{"label": "left"}]}})
 
@@ -83,6 +84,8 @@ class Bench:
         max_wakes: int = 1000,
         log: tuple[LogEntry, ...] = (),
         opened: bool = True,
+        planning: Face = "none",
+        reminder: ReminderRule | None = None,
     ) -> None:
         self.now = 1_000_000
         self.store = MemoryStore(lambda: self.now)
@@ -100,6 +103,8 @@ class Bench:
             parent_id=PARENT if parent else None,
             limits=limits or RunLimits(),
             max_wakes=max_wakes,
+            planning=planning,
+            reminder=reminder or ReminderRule(),
         )
         start = SegmentStart(POD, self.config.plain(), "Work.", (), 1)
         self.store.execute(Create(POD, "t", "make", start, (), "worker", above))
