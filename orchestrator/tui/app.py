@@ -16,6 +16,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from orchestrator.cli.failure import CommandError
+from orchestrator.sigils import typing_at_end
 from orchestrator.tui.asking import Asking
 from orchestrator.tui.attachment import Attachment
 from orchestrator.tui.blocks import UserPrompt
@@ -230,6 +231,21 @@ class AttachApp(App[None]):
 
         self._asking.ask(
             lambda: self._desk.answer(pod_id, question.question_id, answer.choice, text), _nothing, failed=failed
+        )
+
+    @on(PromptBox.Changed)
+    def _typed(self, event: PromptBox.Changed) -> None:
+        """A choice that a number names is marked; a reference that begins is completed."""
+        self._scene.draw_question()
+        box, completions, attachment = self._scene.box, self._scene.completions, self._attachment
+        typing = None if attachment is None else typing_at_end(box.before_cursor)
+        if not completions.wants(typing) or typing is None or attachment is None:
+            return
+        pod_id = attachment.pod_id
+        self._asking.ask(
+            lambda: self._desk.complete(pod_id, typing.sigil, typing.prefix),
+            lambda found: completions.show(typing, found),
+            quiet=True,
         )
 
     @on(PromptBox.Leave)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from orchestrator.sigils import parse
+
 LONG_PASTE: Final = 400
 """Characters from which a paste is one token in the box."""
 PASTE_LINES: Final = 4
@@ -40,7 +42,7 @@ class Pastes:
         return len(found[0]) if known and found is not None else 0
 
     def segments(self, text: str) -> list[dict[str, Any]]:
-        """The prompt as segments: what was typed as `text`, what was pasted as `paste`."""
+        """The prompt as segments: what was typed with its references, what was pasted as `paste`."""
         segments: list[dict[str, Any]] = []
         at = 0
         for found in _TOKEN.finditer(text):
@@ -58,7 +60,7 @@ class Pastes:
 
 
 def _text(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text.strip("\n")}] if text.strip() else []
+    return [piece.segment for piece in parse(text)] if text.strip() else []
 
 
 @dataclass(slots=True)

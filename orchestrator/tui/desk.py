@@ -14,6 +14,7 @@ from orchestrator.tui.feed import NO_OWNER, Reach
 PAGE = 200
 """Entries that are read at once, from the youngest on."""
 TREE_LIMIT = 1000
+COMPLETIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,17 @@ class Desk:
         """`pause`, `resume` or `cancel`."""
         reply: Mapping[str, Any] = self._post(f"/v1/pods/{pod_id}/{action}", {})
         return reply
+
+    def complete(self, pod_id: str, sigil: str, prefix: str) -> Sequence[Mapping[str, Any]]:
+        """What a reference may mean that begins like this; nothing from a server that does not complete."""
+        query = {"sigil": sigil, "prefix": prefix, "limit": COMPLETIONS}
+        try:
+            found: Sequence[Mapping[str, Any]] = self._get(f"/v1/pods/{pod_id}/completions", query)["completions"]
+        except GatewayProblem as problem:
+            if problem.status == 404:
+                return ()
+            raise
+        return found
 
     def _tasks(self, pod_id: str) -> Sequence[Mapping[str, Any]]:
         try:

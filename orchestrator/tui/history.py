@@ -199,11 +199,11 @@ class History:
             self.given_back.append(waiting[1])
 
     def _ask(self, told: Mapping[str, Any]) -> None:
-        ident = str(told.get("question_id"))
-        block = next((b for b in self._committed if isinstance(b, Question) and b.question_id == ident), None)
-        call = block.call if block is not None else ""
-        choices = choices_of(told.get("choices"))
-        self._question = OpenQuestion(ident, str(told.get("kind")), str(told.get("question")), choices, call)
+        """`told`: its entry, or as the gateway shows it."""
+        block = self._committed.get(f"{told.get('seq')}:0")
+        call = block.call if isinstance(block, Question) else ""
+        ident, kind, choices = str(told.get("question_id")), str(told.get("kind")), choices_of(told.get("choices"))
+        self._question = OpenQuestion(ident, kind, str(told.get("question")), choices, call)
 
     def _read_settings(self, entry: Entry) -> None:
         config = entry.get("config")
@@ -264,7 +264,7 @@ class History:
 
 
 def cost_of(usage: Mapping[str, Any], prices: Mapping[str, float]) -> float | None:
-    """Money for what a Pod used (`usage` as the gateway shows it), by prices per million tokens; None without prices."""
+    """Money for what a Pod used (`usage` as the gateway shows it) at prices per million tokens; None without prices."""
     if not prices:
         return None
     cached = int(usage.get("cache_read") or 0), int(usage.get("cache_write") or 0)

@@ -8,6 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from orchestrator.tui.attachment import Attachment
+from orchestrator.tui.completion import CompletionList
 from orchestrator.tui.composing import choice_number
 from orchestrator.tui.desk import Look
 from orchestrator.tui.panels import Lines, PodTree
@@ -22,12 +23,12 @@ WIDE = 100
 class Scene(Screen[None]):
     """`marked` is the choice that is marked in the form of an open question."""
 
-    CSS = """
+    DEFAULT_CSS = """
     Scene { layout: vertical; }
     #head, #hint { height: 1; }
     #head { background: $surface; }
     #alerts { background: $surface; }
-    #question { border-left: thick $warning; background: $surface; max-height: 20; }
+    #question { border-left: outer $warning; background: $surface; max-height: 20; }
     #tasks { background: $surface; max-height: 10; }
     #body { height: 1fr; }
     #main { width: 1fr; height: 1fr; }
@@ -43,7 +44,8 @@ class Scene(Screen[None]):
         self.tasks = Lines("tasks")
         self.alerts = Lines("alerts")
         self.form = Lines("question")
-        self.box = PromptBox()
+        self.completions = CompletionList()
+        self.box = PromptBox(self.completions)
         self.hint = Lines("hint", always=True)
         self.marked: int | None = None
         self.tasks_shown = True
@@ -62,6 +64,7 @@ class Scene(Screen[None]):
                 yield self.tasks
         yield self.alerts
         yield self.form
+        yield self.completions
         yield self.box
         yield self.hint
 
@@ -116,10 +119,6 @@ class Scene(Screen[None]):
             self.box.put("")
         last = len(question.choices) - 1
         self.marked = (0 if event.step > 0 else last) if at is None else min(max(at + event.step, 0), last)
-        self.draw_question()
-
-    @on(PromptBox.Changed)
-    def _typed(self, event: PromptBox.Changed) -> None:
         self.draw_question()
 
     def _standing(self) -> Standing:

@@ -149,6 +149,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._opened ^= {key}
         self._pointed = key
         self._lay_out(keep_following=False)
+        self._bring_in_sight(key)
 
     def _place_of(self, at: int) -> tuple[int, int] | None:
         """Block and row of it at a row of the whole."""
@@ -181,11 +182,13 @@ class TranscriptView(ScrollView, can_focus=True):
         self.refresh()
 
     def _bring_in_sight(self, key: str) -> None:
+        """The first row of a block at any rate, and as many others as have room."""
         index = self._known.index(key)
-        y = self._ends[index] - len(self._rows[index])
+        last = self._ends[index]
+        first = last - len(self._rows[index])
         top, height = self.scroll_offset.y, self.scrollable_content_region.height
-        if not top <= y < top + height:
-            self.scroll_to(y=max(y - height // 2, 0), animate=False, immediate=True)
+        if not (top <= first and last <= top + height):
+            self.scroll_to(y=first if first < top else min(first, last - height), animate=False, immediate=True)
 
 
 _POINTED = STYLES["bold"] + STYLES["ask"]
