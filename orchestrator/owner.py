@@ -41,6 +41,8 @@ CLOSE_LIMIT = 10.0
 DIRECTORY_SILENCE = 3
 """Leases for which the Directory may give no answer before it is killed and started anew."""
 LOG_BYTES = 1 << 20
+EXTRACTORS_AFTER = 3.0
+"""Seconds after which the extractors are started if no offer has: late, since nobody waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,7 @@ class OwnTrees:
         rows = (await self.store.execute(Query(ids=(session,)))).rows
         if not rows or rows[0].root_id in self.roots:
             return
-        abandoned = rows[0].status == "running" and rows[0].run_id is not None and rows[0].outcome is None
-        if abandoned:
+        if rows[0].run_open:
             pending = (await self.store.execute(Pending(session))).messages
             if not any(is_control(message) for message in pending):
                 return
@@ -129,9 +130,7 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
-        So does `SettingsError`, for settings that nothing would keep."""
-        settings.check_permissions()
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)
@@ -182,7 +181,7 @@ class OwnerProcess:
         # The gateway of a `run` is for commands of this home only.
         own = {self.secret: "default"}
         tenants = own if self._plan.mode == "run" else self._settings.tenant_tokens(os.environ)
-        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits)
+        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits, prices=self._settings.prices())
 
     def _run(self) -> None:
         try:
@@ -202,7 +201,7 @@ class OwnerProcess:
             self._trees = OwnTrees(plane, self._plan.roots)
         server = await self._listen(Gateway(self._trees or plane, self._options))
         self.address = server.address
-        watches = [*self._watch_store(plane.store), self._watch_directory(plane)]
+        watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()
         try:
             stopped = asyncio.create_task(stop.wait())
@@ -230,6 +229,18 @@ class OwnerProcess:
         lock, lease = lock_path(path), self._settings.tables.directory.lease
         watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
         return [asyncio.create_task(watch.run(), name="store-watch")]
+
+    def _start_extractors(self) -> list[asyncio.Task[None]]:
+        """So that what an earlier owner left unextracted is found, also when no run ends here."""
+        assert self._cluster is not None
+        pool = self._cluster.extractors
+
+        async def start() -> None:
+            await asyncio.sleep(EXTRACTORS_AFTER)
+            if pool is not None:
+                await asyncio.to_thread(pool.start)
+
+        return [] if pool is None else [asyncio.create_task(start(), name="extractors")]
 
     def _watch_directory(self, plane: RayControlPlane) -> asyncio.Task[None]:
         """The eye on the Directory, more patient: no Pod loses anything by its silence, it only starts nothing new."""

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
+from actors.protocol.permissions import PermissionRules
+from actors.protocol.tasks import FACE_TOOLS, TASK_TOOLS, TODO_TOOLS, Face
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
 from orchestrator.prompts import system_prompt
@@ -29,6 +31,8 @@ DEFAULT_PROFILE = "default"
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
 ASKING_TOOLS = ("clarify",)
+ALL_TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS, *TASK_TOOLS, *TODO_TOOLS)
+"""Every tool that a profile may name."""
 
 ToolCatalogue = Callable[[tuple[str, ...]], tuple[ToolSpec, ...]]
 """The specs of the named tools, in order. Raises `OrderRefused` for a name it does not know."""
@@ -64,12 +68,13 @@ class PodFactory:
             workspace=workspace,
             tenant=new.tenant,
             profile=profile.name,
-            planning=profile.planning,
+            reminder=self.settings.reminder,
             limits=_run_limits(limits),
             max_depth=_or(limits.depth, self.settings.directory.max_depth),
             max_children=_or(limits.children, self.settings.directory.max_children),
             max_wakes=self.settings.directory.max_wakes,
             scope=new.scope,
+            permissions=_rules(profile, workspace),
             metadata=new.metadata,
         )
         if new.scope is not None:
@@ -103,12 +108,13 @@ class PodFactory:
             parent_id=parent.id,
             depth=depth,
             detached=order.detached,
-            planning=profile.planning,
+            reminder=above.reminder,
             limits=_run_limits(limits),
             max_depth=min(depths),
             max_children=_or(limits.children, above.max_children),
             max_wakes=above.max_wakes,
             scope=order.scope or _moved(above, workspace),
+            permissions=tuple(dict.fromkeys((*_rules(profile, workspace), *above.permissions))),
             metadata=above.metadata,
         )
         session = child_id(key.session, key.call_seq, key.index)
@@ -121,8 +127,8 @@ class PodFactory:
     def _create(
         self, session: str, message_id: str, config: PodConfig, profile: ProfileSpec, messages: tuple[Message, ...]
     ) -> Create:
-        names = profile.tools if profile.tools is not None else (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
-        config = replace(config, tools=names)
+        face, names = tools_of(profile)
+        config = replace(config, tools=names, planning=face)
         prompt = profile.system_prompt or system_prompt(config)
         start = SegmentStart(session, config.plain(), prompt, self.specs(names), WIRE_VERSION)
         directory = self.settings.directory
@@ -157,6 +163,22 @@ class PodFactory:
         return replace(spec, script=_absolute(spec.script, self.settings.workspace))
 
 
+def tools_of(profile: ProfileSpec) -> tuple[Face, tuple[str, ...]]:
+    """The planning face of a profile and the tools its Pods have.
+
+    `tools` are taken as they are, with the tools of a face that `planning` names beside them. Without `planning` the
+    face is that of the planning tools among them; without `tools` it is `tasks`, and there are all of them.
+    """
+    if profile.tools is None:
+        face = profile.planning or "tasks"
+        return face, (*FILE_TOOLS, *CHILD_TOOLS, *FACE_TOOLS[face], *ASKING_TOOLS)
+    named: Face = next((f for f, tools in FACE_TOOLS.items() if not {*tools}.isdisjoint(profile.tools)), "none")
+    if profile.planning is None:
+        return named, profile.tools
+    missing = (tool for tool in FACE_TOOLS[profile.planning] if tool not in profile.tools)
+    return profile.planning, (*profile.tools, *missing)
+
+
 def read_limits(given: Mapping[str, Json]) -> Limits:
     """The limits of an order. Raises `OrderRefused` for unknown names and for what is no positive number."""
     known = [f.name for f in fields(Limits)]
@@ -186,6 +208,14 @@ def _narrower(*all_limits: Limits) -> Limits:
         least(x.depth for x in all_limits),
         least(x.children for x in all_limits),
     )
+
+
+def _rules(profile: ProfileSpec, workspace: str) -> tuple[PermissionRules, ...]:
+    """The profile's own rules. A child has those of the Pods above it too: no choice of a profile escapes them."""
+    given = profile.permissions
+    if not any((given.allow, given.deny, given.ask)):
+        return ()
+    return (PermissionRules(profile.name, workspace, given.allow, given.deny, given.ask, given.bypass, given.away),)
 
 
 def _run_limits(limits: Limits) -> RunLimits:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.tasks import Face
 from orchestrator.directory.settings import DirectorySettings
-from session_store.items import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +25,42 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileSpec:
-    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all that the planning face allows.
+class PermissionSpec:
+    """Rules for tool calls, as texts. `bypass`: nobody is asked; `away`: nobody is there to be asked."""
 
-    `system_prompt` None: the built-in one. `workspace` None: that of the caller or of the owner.
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    bypass: bool = False
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all, with those of the planning face.
+
+    `planning` None: the face whose tools `tools` names, and `tasks` where that is None too. `system_prompt` None: the
+    built-in one. `workspace` None: that of the caller or of the owner.
     """
 
     name: str
     model: str | None = None
     system_prompt: str | None = None
     tools: tuple[str, ...] | None = None
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face | None = None
     workspace: str | None = None
     limits: Limits = field(default_factory=Limits)
-    permissions: Mapping[str, Json] = field(default_factory=dict)
+    permissions: PermissionSpec = field(default_factory=PermissionSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpec:
+    """Extraction: see `actors.extractor.ports.ExtractionSettings`. `extract_model` None: the session's own model."""
+
+    language: str | None = None
+    extract_model: str | None = None
+    extract_threshold: int | None = None
+    extract_worker_max_input_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +73,5 @@ class RuntimeSettings:
     workspace: str
     memory_root: str
     default_model: str | None = None
+    reminder: ReminderRule = field(default_factory=ReminderRule)
+    memory: MemorySpec = field(default_factory=MemorySpec)

@@ -69,6 +69,11 @@ class AbortCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Fold the whole log anew, after a rewind; answered by `Restored` or `RestoreFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetDeadline:
     """Tell `DeadlinePassed(run_id)` at `at_ms` (UTC milliseconds). Replaces an earlier one."""
 
@@ -93,6 +98,11 @@ class Hint:
     """Wake-ups, after the commit: these sessions have got messages."""
 
     sessions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferExtraction:
+    """A run has ended: offer the session to the extractor. A hint; nobody waits for what comes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +140,12 @@ Instruction: TypeAlias = (
     | AbortRequest
     | RunCalls
     | AbortCalls
+    | Restore
     | SetDeadline
     | ClearDeadline
     | RetryLater
     | Hint
+    | OfferExtraction
     | RaiseAlert
     | Rest
     | Release

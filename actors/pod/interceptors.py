@@ -2,18 +2,23 @@
 
 An *interceptor* is a pure function of a small frozen view. It may only propose SystemItems (and say which messages they
 use up): it sees no history, changes nothing, and cannot put anything else before the model. Their order is that of
-`INTERCEPTORS`: notices in order of arrival, then PodEvents in order of arrival, then whatever follows. All items of a
+`INTERCEPTORS`: notices in order of arrival, then PodEvents in order of arrival, then the reminder. All items of a
 gap are committed in one append, which consumes their messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from actors.pod.reminder import is_due, reminder_of
+from actors.protocol.config import ReminderRule
 from actors.protocol.system_items.notification import NOTIFICATION, Notification
 from actors.protocol.system_items.pod_event import POD_EVENT, PodEventPayload
+from actors.protocol.system_items.reminder import REMINDER
+from actors.protocol.task_log import Standing
+from actors.protocol.tasks import Face
 from session_store.entries import LogEntry, SystemItems
 from session_store.items import Json, SystemItem
 from session_store.messages import Message
@@ -23,11 +28,17 @@ from session_store.messages import Message
 class GapView:
     """All that an interceptor may know. `messages`: the inbox, unconsumed, in order of arrival.
 
-    `is_stale(event)`: whether the log already holds that child's `shut_down` or a younger event of it.
+    `is_stale(event)`: whether the log already holds that child's `shut_down` or a younger event of it. `planning`: the
+    task list and what the reminder counts, once all that comes before the gap in its commit is committed; `face` and
+    `reminder` are the session's settings. `place` names the gap: it is unique in the session.
     """
 
     messages: tuple[Message, ...]
     is_stale: Callable[[dict[str, Json]], bool]
+    planning: Standing = field(default_factory=Standing)
+    face: Face = "none"
+    reminder: ReminderRule = field(default_factory=ReminderRule)
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +94,13 @@ def pod_events(view: GapView) -> Proposal:
     return Proposal(tuple(items), tuple(m.message_id for m in found))
 
 
-INTERCEPTORS: tuple[Interceptor, ...] = (notices, pod_events)
+def remind(view: GapView) -> Proposal:
+    """A `reminder` of the active tasks, if one is due."""
+    if not is_due(view.planning, view.reminder):
+        return Proposal()
+    payload = reminder_of(view.planning.tasks.active, view.face)
+    return Proposal((REMINDER.item(f"reminder:{view.place}", payload),))
+
+
+INTERCEPTORS: tuple[Interceptor, ...] = (notices, pod_events, remind)
 """In the order in which their items stand (DESIGN §4)."""

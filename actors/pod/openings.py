@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from actors.pod.asking import decide
 from actors.pod.endings import Commit, late_answers, segments_of
 from actors.pod.interceptors import Gap, GapView, gap
 from actors.pod.referring import attachments, ready_steers
 from actors.pod.state import PodState
-from session_store.entries import Invoke, QuestionClosed, Served, UserInput
+from actors.protocol.task_log import advance
+from session_store.entries import Invoke, LogEntry, QuestionClosed, Served, UserInput
 from session_store.items import Segment
 from session_store.messages import Message
 from session_store.status import answers, wakes
@@ -49,12 +52,12 @@ def void(state: PodState, controls: list[Message]) -> Commit:
 
 
 def add_gap(state: PodState, commit: Commit) -> bool:
-    """Add what comes before the next request: steering prompts, notices, PodEvents. Whether there were any."""
-    found = _gap(state)
+    """Add what comes before the next request: steering prompts, notices, PodEvents, the reminder. Whether any came."""
+    found = _gap(state, commit.entries)
     steers = ready_steers(state)
     commit.add(*(e for m in steers for e in (user_input(m), *attachments(state, m))), *found.entries)
     commit.consumes.extend([*(m.message_id for m in steers), *found.consumes])
-    return bool(steers or found.consumes)
+    return bool(steers or found.entries or found.consumes)
 
 
 def user_input(message: Message, answers_id: str | None = None) -> UserInput:
@@ -65,8 +68,15 @@ def user_input(message: Message, answers_id: str | None = None) -> UserInput:
     return UserInput(segments_of(message), message.message_id, message.sender, answers_id)
 
 
-def _gap(state: PodState) -> Gap:
-    return gap(GapView(tuple(state.messages), state.fold.is_stale), state.interceptors)
+def _gap(state: PodState, coming: Iterable[LogEntry] = ()) -> Gap:
+    """What stands in the gap after the entries `coming` before it in the same commit."""
+    config, planning = state.config, state.facts.planning.now
+    for entry in coming:
+        planning = advance(planning, entry)
+    view = GapView(
+        tuple(state.messages), state.fold.is_stale, planning, config.planning, config.reminder, place=state.head
+    )
+    return gap(view, state.interceptors)
 
 
 def _answered(state: PodState, message: Message) -> str | None:

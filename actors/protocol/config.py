@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from actors.protocol.permissions import PermissionRules
+from actors.protocol.tasks import Face
 from session_store.codec import from_plain, to_plain
 from session_store.items import Json
 from session_store.requests import Scope
@@ -50,6 +52,17 @@ class RunLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ReminderRule:
+    """When a Pod is reminded of its active tasks: after so many requests without a change, and between reminders.
+
+    `requests` 0: never. `cooldown` 0: before every request once it is due.
+    """
+
+    requests: int = 8
+    cooldown: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class PodConfig:
     name: str
     root_id: str
@@ -61,12 +74,15 @@ class PodConfig:
     depth: int = 0
     detached: bool = False
     tools: tuple[str, ...] = ()
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face = "none"
+    reminder: ReminderRule = field(default_factory=ReminderRule)
     limits: RunLimits = field(default_factory=RunLimits)
     max_depth: int = 8
     max_children: int = 64
     max_wakes: int = 1000
     scope: Scope | None = None
+    permissions: tuple[PermissionRules, ...] = ()
+    """Its own profile's rules and those of the Pods above it: the strictest decides."""
     metadata: dict[str, Json] = field(default_factory=dict)
 
     @classmethod

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from actors.protocol.tasks import TaskList
 from session_store.entries import ToolSpec
 from session_store.items import Json, ResultStatus, ToolCall
 from session_store.requests import Scope
@@ -43,8 +44,10 @@ class ToolContext:
     WaitForPods result of this log listed or an earlier wait ended on; `read_positions` maps a Pod's id to the seq up to
     which the last successful ReadPodOutput of this log read it. `concluded` holds the children whose conclusion stands
     in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
-    folders that children have to write in until their conclusion stands in this log. `permitted` is the subject that a
-    person allowed this very call with, `grants` are those allowed for the session (`PermissionAsk.subject`).
+    folders that children have to write in until their conclusion stands in this log. `tasks` is the task list of this
+    log, with what earlier calls of the same reply did to it. `permitted` is the subject that a person allowed this very
+    call with, `grants` are those allowed for the session (`PermissionAsk.subject`). `judged` is the real path that the
+    rules were matched with: the call may touch no other.
     """
 
     key: CallKey
@@ -63,8 +66,10 @@ class ToolContext:
     read_positions: Mapping[str, int] = field(default_factory=dict)
     concluded: frozenset[str] = frozenset()
     lent: tuple[str, ...] = ()
+    tasks: TaskList = field(default_factory=TaskList)
     permitted: str | None = None
     grants: frozenset[str] = frozenset()
+    judged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,9 @@ class ToolOutcome:
     "detached"}` for a spawn (and `write`: folders that moved to the child), `{"pod_id", "after"}` for a message to
     a Pod (the head of its log when it was sent), `{"concluded": [pod ids]}` for a stop, `{"awaiting": [pod ids],
     "mode"}` when the run shall wait, `{"listed": [pod ids]}` when WaitForPods told conclusions, `{"read":
-    {"pod_id", "to"}}` for a ReadPodOutput, `{"exit_code"}` for a Shell, `{"question": {"question", "choices"}}` when
-    the run shall ask. With `asks` the call was not run and this is no result yet: a person decides first.
+    {"pod_id", "to"}}` for a ReadPodOutput, `{"tasks": {"put", "next", …}}` for a change of the task list
+    (`actors.protocol.tasks.TaskChange`), `{"exit_code"}` for a Shell, `{"question": {"question", "choices"}}` when the
+    run shall ask. With `asks` the call was not run and this is no result yet: a person decides first.
     """
 
     status: ResultStatus

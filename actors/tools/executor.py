@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from actors.protocol.tasks import TaskList, read_change
 from actors.protocol.tools import FileSeen, Toolbox, ToolContext, ToolOutcome
 from session_store.items import ToolCall
 
@@ -30,8 +31,9 @@ async def run_calls(
     """Run calls of one reply, each with its index in it, in call order, and report each as it is done.
 
     Those that are denied or put off are simply not among them. `context_for` gives the context of a call as it starts;
-    what earlier calls of the reply read and wrote is added to `seen` here. When cancelled, every call that is not done
-    is ended (its processes first) and reported, `interrupted` or (not yet started) `not_run`; then the cancel goes on.
+    what earlier calls of the reply read and wrote, or did to the task list, is added to it here, since it may not be
+    committed yet. When cancelled, every call that is not done is ended (its processes first) and reported,
+    `interrupted` or (not yet started) `not_run`; then the cancel goes on.
     `on_done` is called once per call, on the loop, and must not raise.
     """
     await _Reply(toolbox, context_for, on_done, asyncio.Semaphore(at_once)).run(calls)
@@ -44,6 +46,7 @@ class _Reply:
         self._on_done = on_done
         self._slots = slots
         self._seen: dict[str, FileSeen] = {}
+        self._tasks: TaskList | None = None
         self._started: set[int] = set()
         self._answered: set[int] = set()
 
@@ -80,19 +83,26 @@ class _Reply:
             await asyncio.wait({after})
         async with self._slots:
             self._started.add(index)
-            outcome = await self._toolbox.run(call, self._knowing(self._context_for(index)))
-            self._note(outcome.data)
+            context = self._knowing(self._context_for(index))
+            outcome = await self._toolbox.run(call, context)
+            self._note(outcome.data, context)
             self._report(index, outcome)
 
     def _knowing(self, context: ToolContext) -> ToolContext:
-        return replace(context, seen={**context.seen, **self._seen}) if self._seen else context
+        if self._seen:
+            context = replace(context, seen={**context.seen, **self._seen})
+        return context if self._tasks is None else replace(context, tasks=self._tasks)
 
-    def _note(self, data: Mapping[str, object] | None) -> None:
+    def _note(self, data: Mapping[str, object] | None, context: ToolContext) -> None:
         match (data or {}).get("file"):
             case {"path": str(path), "digest": str(digest)}:
                 self._seen[path] = FileSeen(path, digest)
             case _:
                 pass
+        # Nothing but these calls, one after another, changes the list while a reply's calls run.
+        change = read_change((data or {}).get("tasks"))
+        if change is not None:
+            self._tasks = context.tasks.after(change)
 
     def _report(self, index: int, outcome: ToolOutcome) -> None:
         if index not in self._answered:

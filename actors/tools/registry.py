@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS
 from actors.protocol.tools import Children, Tool, ToolArgumentError, Toolbox, ToolContext, ToolGuard, ToolOutcome
 from actors.tools.children import child_tools
 from actors.tools.clarify import clarify_tool
@@ -15,6 +16,8 @@ from actors.tools.environment import redacted
 from actors.tools.files import file_tools
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
+from actors.tools.permission import Permissions
+from actors.tools.planning import planning_tools
 from actors.tools.search import search_tools
 from actors.tools.shell import shell_tool
 from actors.tools.spill import bounded
@@ -26,6 +29,7 @@ from session_store.items import ToolCall
 FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
 CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
 ASKING_TOOLS = ("clarify",)
+PLANNING_TOOLS = (*TASK_TOOLS, *TODO_TOOLS)
 _ERROR_TEXT = 2_000
 _SLACK = 2_000  # notes that a tool adds to a result that is as long as it may be
 
@@ -41,10 +45,11 @@ class UnknownTools(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolSetup:
-    """Tools made elsewhere (planning, asking), and the limits of all."""
+    """Tools made elsewhere, the limits of all, and the rules that their calls are judged by."""
 
     more: tuple[Tool, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
+    permissions: Permissions = field(default_factory=Permissions)
 
 
 def build_toolbox(
@@ -62,22 +67,24 @@ def build_toolbox(
         shell_tool(guard, setup.limits),
         clarify_tool(),
         *(child_tools(children, setup.limits) if children is not None else ()),
+        *planning_tools(setup.limits),
         *setup.more,
     ]
     known = {tool.spec.name: tool for tool in tools}
     missing = tuple(name for name in names if name not in known)
     if missing:
         raise UnknownTools(missing, tuple(known))
-    return PodToolbox({name: known[name] for name in names}, guard, setup.limits)
+    return PodToolbox({name: known[name] for name in names}, guard, setup)
 
 
 class PodToolbox:
     """A `Toolbox` over a fixed set of tools."""
 
-    def __init__(self, tools: Mapping[str, Tool], guard: ToolGuard, limits: ToolLimits) -> None:
+    def __init__(self, tools: Mapping[str, Tool], guard: ToolGuard, setup: ToolSetup) -> None:
         self._tools = dict(tools)
         self._guard = guard
-        self._limits = limits
+        self._limits = setup.limits
+        self._permissions = setup.permissions
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -116,7 +123,9 @@ class PodToolbox:
                 f"{call.name} was not run: its arguments were not a JSON object ({why}). Send them again, whole."
             )
         try:
-            return await tool.run(tool.parse(call.arguments), context)
+            arguments = tool.parse(call.arguments)
+            checked = await self._permissions.check(call, context)
+            return checked if isinstance(checked, ToolOutcome) else await tool.run(arguments, checked)
         except ToolArgumentError as error:
             return error_outcome(f"{call.name} was not run: {error}")
         except ToolRefusal as refusal:

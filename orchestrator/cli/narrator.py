@@ -14,6 +14,7 @@ from orchestrator.cli.audience import Ending
 from orchestrator.cli.cells import align, clean, count, cut, duration, one_line
 from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
+from orchestrator.cli.questions import question_lines
 from orchestrator.cli.story import (
     OUTCOME_STYLES,
     Entry,
@@ -270,19 +271,11 @@ def summary(ending: Ending) -> str:
     return f"{outcome} · {pods} · {requests} · {tokens} · {duration(ending.seconds)}"
 
 
-def ways_on(ending: Ending) -> list[str]:
+def ways_on(ending: Ending, width: int = LINE) -> list[str]:
     """Every open question and paused Pod, with the command that moves it."""
     lines = []
     for question in ending.questions:
-        pod = question["pod_id"]
-        lines.append(f"{clean(str(question.get('pod_name') or pod))} asks: {clean(str(question.get('question')))}")
-        choices = [str(choice.get("label")) for choice in question.get("choices") or ()]
-        if choices:
-            lines.append(f"  choices: {clean(', '.join(choices))}")
-        if question.get("kind") == "permission":
-            lines.append(f"  decide:  POST /v1/pods/{pod}/answer of `polypod serve` (see docs/formats/http.md)")
-        else:
-            lines.append(f'  answer:  polypod send {pod} "..."')
+        lines += question_lines(question, width)
     for pod in ending.paused:
         lines.append(f"{clean(str(pod.get('name') or pod['id']))} is paused")
         lines.append(f"  go on:   polypod resume {pod['id']}")

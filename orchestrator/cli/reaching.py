@@ -29,6 +29,12 @@ class Reader(Protocol):
     def log(self, pod_id: str, after: int, limit: int) -> tuple[Sequence[Mapping[str, Any]], int]:
         """Entries after `after`, and the head."""
 
+    def tasks(self, pod_id: str) -> Mapping[str, Any]:
+        """The task list, in the form of `GET /v1/pods/{id}/tasks`."""
+
+    def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
+        """What was spent, of all Pods or of one and those below it, in the form of `GET /v1/usage`."""
+
     def questions(self) -> Sequence[Mapping[str, Any]]:
         """Every open question, oldest first, in the inbox's form."""
 
@@ -57,6 +63,14 @@ class GatewayReader:
     def log(self, pod_id: str, after: int, limit: int) -> tuple[Sequence[Mapping[str, Any]], int]:
         page = self.gateway.get(f"/v1/pods/{pod_id}/log", {"after": after, "limit": limit})
         return page["entries"], int(page["head_seq"])
+
+    def tasks(self, pod_id: str) -> Mapping[str, Any]:
+        tasks: Mapping[str, Any] = self.gateway.get(f"/v1/pods/{pod_id}/tasks")
+        return tasks
+
+    def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = self.gateway.get("/v1/usage", {"by": by, "pod": pod_id})
+        return told
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
         questions: Sequence[Mapping[str, Any]] = self.gateway.get("/v1/inbox")["questions"]

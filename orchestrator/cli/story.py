@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.cli.cells import clean, count, duration, one_line
 from orchestrator.cli.paint import Style
+from orchestrator.cli.questions import choice_words
 from orchestrator.gateway.sse import json_text
 from orchestrator.sigils import REFERENCES, prompt_text
 
@@ -140,7 +141,8 @@ def _segment_start(entry: Entry) -> list[Told]:
     if tools:
         words.append(f"tools {tools}")
     if entry.get("history"):
-        words.append(f"{len(entry['history'])} items kept")
+        kept = len(entry["history"]) + int(entry.get("history_left_out") or 0)
+        words.append(f"{kept} items kept")
     if origin:
         words.append(f"from {origin.get('session')} at {origin.get('seq')}")
     return [Told("=", " · ".join(words), "dim")]
@@ -203,12 +205,6 @@ def _question(entry: Entry) -> list[Told]:
     lines = [str(entry["question"])]
     lines += [f"  - {choice_words(choice)}" for choice in entry.get("choices") or ()]
     return [Told("asks", "\n".join(lines), "yellow")]
-
-
-def choice_words(choice: Entry) -> str:
-    """A choice with its description."""
-    words = str(choice.get("label"))
-    return f"{words}: {choice['description']}" if choice.get("description") else words
 
 
 def _question_closed(entry: Entry) -> list[Told]:

@@ -23,7 +23,7 @@ from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PodFactory, ToolCatalogue
+from orchestrator.pods import ALL_TOOLS, PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
 from session_store.codec import from_plain, prepare, to_plain
@@ -198,7 +198,7 @@ class DirectoryActor:
 
     def __init__(self, setup: DirectorySetup) -> None:
         prepare()
-        setup.specs((*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS))  # made once for a process, before anyone waits for it
+        setup.specs(ALL_TOOLS)  # made once for a process, before anyone waits for it
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)

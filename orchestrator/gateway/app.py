@@ -15,6 +15,8 @@ from starlette.types import Receive, Scope, Send
 from orchestrator.gateway import routes_events as events
 from orchestrator.gateway import routes_messages as messages
 from orchestrator.gateway import routes_pods as pods
+from orchestrator.gateway import routes_turns as turns
+from orchestrator.gateway import routes_usage as spending
 from orchestrator.gateway.context import Endpoint, Gateway, Handler
 from orchestrator.gateway.problems import HttpProblem, invalid, problem_response
 
@@ -25,6 +27,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/pods", pods.show_all),
     ("GET", POD, pods.show),
     ("GET", f"{POD}/log", pods.log),
+    ("GET", f"{POD}/tasks", pods.tasks),
     ("GET", f"{POD}/result", pods.result),
     ("GET", f"{POD}/events", events.of_pod),
     ("POST", f"{POD}/messages", messages.prompt),
@@ -35,7 +38,10 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{POD}/resume", messages.control("resume")),
     ("POST", f"{POD}/cancel", messages.control("cancel")),
     ("POST", f"{POD}/stop", messages.stop),
+    ("POST", f"{POD}/rewind", turns.rewind),
+    ("POST", f"{POD}/fork", turns.fork),
     ("GET", "/v1/inbox", pods.inbox),
+    ("GET", "/v1/usage", spending.usage),
     ("GET", "/v1/events", events.of_all),
     ("GET", "/v1/alerts", events.alerts),
 )

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from actors.protocol.alerts import KEPT
 from actors.protocol.ids import name_problem
+from orchestrator.usage import By
 from session_store.items import Segment
 from session_store.messages import PodEventKind
 from session_store.rows import Scope
@@ -16,7 +17,7 @@ from session_store.status import Status
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 # Ids that polypod itself gives to messages: events and tasks (`<pod id>:…`), cascades, what tools and `stop` send.
-_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer|send|stop):")
+_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer|send|stop|fork):")
 
 
 def is_pod_id(text: str) -> bool:
@@ -182,7 +183,7 @@ class AnswerBody(Body):
 
 
 class ControlBody(Body):
-    """Of `pause` and `resume`."""
+    """Of `pause` and `resume`, and of what is asked for once like them."""
 
     message_id: MessageId | None = None
 
@@ -193,6 +194,16 @@ class CancelBody(ControlBody):
 
 class StopBody(ControlBody):
     reason: Annotated[str, StringConstraints(max_length=1000)] | None = None
+
+
+class RewindBody(ControlBody):
+    to_seq: int = Field(ge=1, lt=1 << 62)
+    expected_head: int = Field(ge=1, lt=1 << 62)
+
+
+class ForkBody(ControlBody):
+    at_seq: int | None = Field(default=None, ge=1, lt=1 << 62)
+    name: PodName | None = None
 
 
 class ListQuery(Lenient):
@@ -212,6 +223,11 @@ class LogQuery(Lenient):
 class ResultQuery(Lenient):
     wait: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+
+class UsageQuery(Lenient):
+    by: By = "pod"
+    pod: PodId | None = None
 
 
 class EventsQuery(Lenient):

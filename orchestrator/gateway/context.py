@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ from orchestrator.gateway.problems import (
 )
 from orchestrator.gateway.sse import json_bytes, json_text
 from orchestrator.gateway.topic import Topics
+from orchestrator.gateway.usage_book import UsageBook
 from orchestrator.gateway.views import JsonObject, pod_view
 from orchestrator.ports import ControlPlane
 from session_store.entries import LogEntry
@@ -64,6 +65,7 @@ class Gateway:
     new_id: Callable[[], str] = fresh_id
     feed: Feed = field(init=False)
     topics: Topics = field(init=False)
+    usage: UsageBook = field(default_factory=UsageBook)
     _hints: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -88,13 +90,16 @@ class Gateway:
 
     async def entries(self, pod_id: str, after: int) -> list[LogEntry]:
         """All entries after `after`."""
-        entries: list[LogEntry] = []
+        return [entry async for page in self.pages(pod_id, after) for entry in page]
+
+    async def pages(self, pod_id: str, after: int = 0) -> AsyncIterator[Sequence[LogEntry]]:
+        """All entries after `after`, some at a time."""
         while True:
             found = await self.feed.ask(Read(pod_id, after, PAGE))
             page = decoded(pod_id, found.entries)
-            entries += page
+            yield page
             if len(page) < PAGE:
-                return entries
+                return
             after = page[-1].seq
 
     async def until(self, session: str, check: Callable[[], Awaitable[FoundT | None]], seconds: float) -> FoundT | None:

@@ -1,4 +1,4 @@
-"""Pods: create, list, show, log, result, inbox."""
+"""Pods: create, list, show, log, tasks, result, inbox."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
+from actors.protocol.task_log import TaskFold
+from actors.protocol.tasks import face_in
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, json_response
 from orchestrator.gateway.problems import HttpProblem
 from orchestrator.gateway.results import ResultFold, result_view
-from orchestrator.gateway.views import inbox_view
+from orchestrator.gateway.views import entry_view, inbox_view, tasks_view
 from orchestrator.ports import NewPod
-from session_store.codec import entry_json
 from session_store.errors import UnknownSession
 from session_store.reading import decoded
 from session_store.requests import FindMessage, Query, Read
@@ -73,8 +74,19 @@ async def log(call: Call) -> Response:
     asked = call.query(bodies.LogQuery)
     row = await call.row()
     found = await call.gateway.feed.ask(Read(row.id, asked.after, asked.limit))
-    entries = [entry_json(entry) for entry in decoded(row.id, found.entries)]
+    entries = [entry_view(entry) for entry in decoded(row.id, found.entries)]
     return json_response({"entries": entries, "head_seq": found.head})
+
+
+async def tasks(call: Call) -> Response:
+    """From the log alone: the same for a live, a parked and an ended Pod."""
+    row = await call.row()
+    fold, head = TaskFold(), 0
+    async for page in call.gateway.pages(row.id):
+        for entry in page:
+            fold.apply(entry)
+            head = entry.seq
+    return json_response(tasks_view(fold.now.tasks, face_in(row.config), head))
 
 
 async def inbox(call: Call) -> Response:

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from actors.protocol.tasks import Face, TaskList, counted, shown_id, shown_status
 from orchestrator.events import EntryEvent, EntryHeader, StatusEvent, SystemItemEvent
+from orchestrator.gateway.sse import json_bytes
 from session_store.codec import entry_json, time_text
-from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems
+from session_store.entries import (
+    Invoke,
+    LogEntry,
+    Question,
+    QuestionClosed,
+    Rewound,
+    RunEnd,
+    SegmentStart,
+    SystemItems,
+)
 from session_store.items import Json
 from session_store.rows import PodRow
 
 JsonObject = dict[str, Json]
+
+HISTORY_SHOWN = 1 << 20
+"""Bytes of JSON that a `segment_start` shows of the history it begins with; its origin has the rest."""
 
 
 def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
@@ -36,6 +50,8 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
     }
     if row.question is not None and row.status == "waiting_on_user":  # not one whose answer waits to be taken up
         view["question"] = question_view(row)
+    if row.status == "waiting_on_children":
+        view["waits_for"] = list(row.waits_for)
     if row.outcome is not None:
         view["last_outcome"] = row.outcome
     view["created_at"] = time_text(row.created_at)
@@ -63,14 +79,44 @@ def inbox_view(rows: Iterable[PodRow]) -> JsonObject:
     return {"questions": [question_view(row) for row in asked]}
 
 
+def tasks_view(tasks: TaskList, face: Face, head: int) -> JsonObject:
+    """A session's tasks in order, in the words of its planning face, as its log tells them up to `head`."""
+    rows: list[JsonObject] = []
+    for task in tasks.tasks:
+        row: JsonObject = {
+            "taskid": shown_id(task, face),
+            "status": shown_status(task.status, face),
+            "subject": task.subject,
+        }
+        rows.append({**row, "description": task.description} if task.description else row)
+    return {"planning": face, "tasks": rows, "summary": counted(tasks.tasks, face), "head_seq": head}
+
+
 def status_event(row: PodRow) -> StatusEvent:
     return StatusEvent(row.status, row.epoch, row.head)
+
+
+def entry_view(entry: LogEntry) -> JsonObject:
+    """An entry as it is shown. Of a long inherited history the youngest items; `history_left_out` counts the others."""
+    view = entry_json(entry)
+    if isinstance(entry, SegmentStart) and entry.history:
+        shown: list[Json] = []
+        room = HISTORY_SHOWN
+        for item in reversed(view["history"]):
+            room -= len(json_bytes(item))
+            if room < 0:
+                break
+            shown.append(item)
+        view["history"] = shown[::-1]
+        if len(shown) < len(entry.history):
+            view["history_left_out"] = len(entry.history) - len(shown)
+    return view
 
 
 def entry_events(entry: LogEntry) -> list[EntryEvent | SystemItemEvent]:
     """An entry as one event, or as one event for each SystemItem in it."""
     if not isinstance(entry, SystemItems) or not entry.items:
-        return [EntryEvent(entry.seq, entry_json(entry))]
+        return [EntryEvent(entry.seq, entry_view(entry))]
     ts, last = time_text(entry.ts), len(entry.items) - 1
     return [
         SystemItemEvent(entry.seq, ts, item.kind, item.payload, item.body, last=place == last)
@@ -93,6 +139,8 @@ def _header_fields(entry: LogEntry) -> JsonObject:
             return {"kinds": [item.kind for item in entry.items]}
         case Question():
             return {"question_id": entry.question_id, "kind": entry.kind}
+        case Rewound():
+            return {"to": entry.to}
         case QuestionClosed():
             return {"question_id": entry.question_id, "how": entry.how}
         case _:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, MemorySpec, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -67,7 +67,14 @@ class Settings:
             workspace=str(self.folder),
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
+            reminder=ReminderRule(**tables.reminder.model_dump()),
+            memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
         )
+
+    def prices(self) -> dict[str, dict[str, float]]:
+        """Money per million tokens by kind, of the models that have prices."""
+        models = self.tables.models.items()
+        return {n: m.prices.model_dump(exclude_unset=True) for n, m in models if m.prices is not None}
 
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
         """Why Pods with this model (None: the default one) could not work here, and what to do; None if they could."""
@@ -90,20 +97,8 @@ class Settings:
 
     def without_effect(self) -> tuple[str, ...]:
         """Keys that somebody has set and no part of this version acts on."""
-        tables = self.tables
-        sections = {"memory": tables.memory, "compaction": tables.compaction, "reminder": tables.reminder}
-        keys = [f"{section}.{key}" for section, table in sections.items() for key in sorted(table.model_fields_set)]
-        keys += [f"profiles.{name}.planning" for name, p in tables.profiles.items() if p.planning != "none"]
-        return tuple(keys)
-
-    def check_permissions(self) -> None:
-        """Raises `SettingsError` for permission rules: nothing judges calls by them yet, and who wrote them relies on
-        them."""
-        source = str(self.file) if self.file is not None else "settings"
-        for name, profile in self.tables.profiles.items():
-            if any(profile.permissions.model_dump().values()):
-                key, problem = f"profiles.{name}.permissions", "this version does not judge tool calls by rules yet."
-                raise SettingsError(source, key, problem, "Leave tools out of `tools` instead.")
+        table = self.tables.compaction
+        return tuple(f"compaction.{key}" for key in sorted(table.model_fields_set))
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""
@@ -151,5 +146,11 @@ def _profile(name: str, table: ProfileTable) -> ProfileSpec:
         planning=table.planning,
         workspace=table.workspace,
         limits=Limits(**table.limits.model_dump()),
-        permissions={kind: rules for kind, rules in table.permissions.model_dump().items() if rules},
+        permissions=PermissionSpec(
+            tuple(table.permissions.allow),
+            tuple(table.permissions.deny),
+            tuple(table.permissions.ask),
+            table.permissions.bypass,
+            table.permissions.away,
+        ),
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from actors.protocol.config import LARGEST, Provider
+from actors.protocol.permissions import parse_rule
+from actors.protocol.tasks import FACE_TOOLS, Face
 from session_store.items import Json
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
@@ -14,6 +16,13 @@ Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
 Name = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
+
+
+def _rule(text: str) -> str:
+    return str(parse_rule(text))
+
+
+RuleText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2_000), AfterValidator(_rule)]
 
 
 class Table(BaseModel):
@@ -78,21 +87,35 @@ class LimitsTable(Table):
 
 
 class PermissionsTable(Table):
-    """Rules for tool calls, each `Tool` or `Tool(pattern)`."""
+    """Rules for tool calls, each `Tool` or `Tool(pattern)`. `bypass`: what would be asked is allowed; `away`: nobody is
+    there, it is denied."""
 
-    allow: list[Text] = Field(default_factory=list)
-    deny: list[Text] = Field(default_factory=list)
-    ask: list[Text] = Field(default_factory=list)
+    allow: list[RuleText] = Field(default_factory=list)
+    deny: list[RuleText] = Field(default_factory=list)
+    ask: list[RuleText] = Field(default_factory=list)
+    bypass: Annotated[bool, Field(strict=True)] = False
+    away: Annotated[bool, Field(strict=True)] = False
 
 
 class ProfileTable(Table):
+    """`planning` None: the face whose tools `tools` names; `tasks` where that is None too."""
+
     model: Name | None = None
     system_prompt: Text | None = None
     tools: list[Text] | None = None
-    planning: Literal["tasks", "todo", "none"] = "none"
+    planning: Face | None = None
     permissions: PermissionsTable = Field(default_factory=PermissionsTable)
     workspace: Text | None = None
     limits: LimitsTable = Field(default_factory=LimitsTable)
+
+    @model_validator(mode="after")
+    def _one_face(self) -> ProfileTable:
+        named = [face for face, tools in FACE_TOOLS.items() if not {*tools}.isdisjoint(self.tools or ())]
+        if len(named) > 1:
+            raise ValueError("`tools` names todo beside task tools: a Pod has one of the two, choose.")
+        if self.planning is not None and named and named != [self.planning]:
+            raise ValueError(f'`planning = "{self.planning}"` does not go with `tools`, which names {named[0]} tools.')
+        return self
 
 
 class MemoryTable(Table):

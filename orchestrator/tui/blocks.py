@@ -47,8 +47,8 @@ class Reasoning:
 class ToolCall:
     """A call and, once it is there, its result.
 
-    `status` None: no result yet. `words` is the call in one line, `detail` its arguments as JSON. `output` is the end of
-    what the tool prints while it runs, `output_length` how much there was (code points); both end with the result.
+    `status` None: no result yet. `words` is the call in one line, `detail` its arguments as JSON. `output` is the end
+    of what the tool prints while it runs, `output_length` how much there was (code points); both end with the result.
     """
 
     key: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from session_store.entries import Extension
+from orchestrator.forks import ForkOrder, fork_of
+from session_store.entries import Extension, Question, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
+from session_store.restore import restore
 from tests.simulation import prompts
 from tests.simulation.directory import Directory
-from tests.simulation.world import World, prompt
+from tests.simulation.world import TENANT, LawBroken, World, prompt
 
 ACTS = {
     "root": 6,
@@ -18,8 +20,11 @@ ACTS = {
     "resume": 12,
     "cancel": 14,
     "stop": 6,
+    "answer": 14,
     "again": 8,
     "annotate": 6,
+    "rewind": 20,
+    "fork": 5,
 }
 FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
 
@@ -63,6 +68,8 @@ class People:
                 self._deliver(
                     Deliver(session, Message(world.token("note"), "notify", "user", {"message": "News."}, wake))
                 )
+            case "answer":
+                self.answer(rng.choice(world.sessions))
             case "again":
                 if self._delivered:
                     self._deliver(rng.choice(self._delivered))
@@ -71,8 +78,43 @@ class People:
                 key = world.token("key")
                 world.execute(Annotate(session, Extension("sim", {"key": key}), key, guard))
                 world.note_annotation(session)
+            case "rewind":
+                at_rest = [r.id for r in world.rows() if r.status not in ("running", "ended")]
+                self.rewind(rng.choice(at_rest) if at_rest and rng.random() < 0.8 else session)
+            case "fork":
+                self.fork(session)
             case _:
                 self.control(session, kind)
+
+    def rewind(self, session: str) -> None:
+        """Mostly to a prompt of the present history at the present head; then the other client's, which comes late."""
+        rng, reference = self.world.rng, self.world.references[session]
+        prompts = [e.seq for e in reference.entries if isinstance(e, UserInput)]
+        fit = [seq for seq in prompts if reference.fold.in_history(seq)]
+        to = rng.choice(fit) if fit and rng.random() < 0.9 else rng.randint(0, len(reference.entries) + 1)
+        head = len(reference.entries) - (rng.random() < 0.1)
+        for _ in range(rng.choice((1, 1, 2))):
+            order = Message(self.world.token("rewind"), "rewind", "user", {"to": to, "expected_head": head})
+            self._deliver(Deliver(session, order))
+
+    def fork(self, session: str) -> None:
+        """Of any turn of any session: with the history of that point, and the source stays as it is."""
+        world, reference = self.world, self.world.references[session]
+        before = (world.row(session), len(reference.entries))
+        seq = world.rng.randint(1, len(reference.entries))
+        made, name = world.fresh_session(), world.token("fork")
+        request = fork_of(reference.entries, seq, ForkOrder(session, made, world.token("fork"), TENANT, name))
+        world.execute(request)
+        if (world.row(session), len(reference.entries)) != before:
+            raise LawBroken(f"the fork of {session[-4:]} has changed it")
+        origin = request.start.origin.seq if request.start.origin is not None else 0
+        rests = [e.seq for e in reference.entries[:seq] if isinstance(e, RunEnd | Rewound)]
+        if not (rests or [1])[-1] <= origin <= seq:
+            raise LawBroken(f"{name} begins at {origin}, not at the last rest before {seq} ({rests[-1:]})")
+        there = restore(reference.entries[:origin])
+        there.history.close()
+        if there.status.run_open or world.references[made].history.items != there.history.items:
+            raise LawBroken(f"the history of {name} is not that of its source at {seq}")
 
     def control(self, session: str, kind: str) -> None:
         rng = self.world.rng
@@ -80,6 +122,18 @@ class People:
         expect = rng.choice((Expect("run"), Expect("run"), None))
         message = Message(self.world.token(kind), kind, "user", body)  # type: ignore[arg-type]
         self._deliver(Deliver(session, message, expect))
+
+    def answer(self, session: str, *, late: bool = True) -> None:
+        """Answer a question of this Pod: the open one, or (`late`) any that it ever asked; a parent tries at times."""
+        rng = self.world.rng
+        asked = [e for e in self.world.references[session].entries if isinstance(e, Question)]
+        if not asked:
+            return
+        question = rng.choice(asked) if late and rng.random() < 0.3 else asked[-1]
+        body = {"question_id": question.question_id, "choice": rng.choice(question.choices).label}
+        if rng.random() < 0.3:
+            body["text"] = "Because."
+        self._deliver(Deliver(session, Message(self.world.token("answer"), "answer", "user", body)))
 
     def fault(self) -> None:
         """Something dies, or is believed dead, or is parked."""
@@ -108,6 +162,13 @@ class People:
         for session in paused:
             self._deliver(Deliver(session, Message(self.world.token("resume"), "resume", "user"), Expect("run")))
         return bool(paused)
+
+    def answer_open(self) -> bool:
+        """At the end: nobody waits for an answer. Whether there was one."""
+        waiting = [r.id for r in self.world.rows() if r.status == "waiting_on_user"]
+        for session in waiting:
+            self.answer(session, late=False)
+        return bool(waiting)
 
     def _deliver(self, request: Deliver) -> None:
         if self.world.try_execute(request) is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
@@ -48,9 +48,7 @@ class Incarnation:
         entries = list(world.references[self.session].entries)
         restored = restore(entries)
         self.config = PodConfig.read(restored.history.config)
-        facts = PodFacts(self.config.parent_id)
-        for entry in entries:
-            facts.apply(entry)
+        facts = pod_facts(entries, self.config.parent_id)
         self.machine = TurnMachine(self.config, restored, facts, lease, tools.idempotent)
         self.calls: dict[int, RunningCall] = {}
         self._finished: list[tuple[int, ToolOutcome]] = []
@@ -79,7 +77,7 @@ class Incarnation:
         name = type(stimulus).__name__
         self.world.moves.add((before, name, self.machine.phase))
         self.world.say(f"  {self.tag}: {name} -> {self.machine.phase} [{', '.join(map(_short, instructions))}]")
-        if isinstance(stimulus, st.Appended):
+        if isinstance(stimulus, (st.Appended, st.Restored)) and self.machine.phase is not Phase.RESTORING:
             self.check_memory()
         for instruction in instructions:
             self.carry_out(instruction)
@@ -112,6 +110,8 @@ class Incarnation:
             case do.AbortCalls():
                 for call in self.calls.values():
                     call.aborted = True
+            case do.Restore():
+                self._later("restore", self._restore)
             case do.SetDeadline(run_id, at_ms):
                 self._clear_deadline()
                 wait = max(0, at_ms - self.world.now)
@@ -181,6 +181,13 @@ class Incarnation:
         else:
             self.doubtful = True  # it may have been committed after all
             self._later("no answer", lambda: self.feed(st.AppendFailed(request.batch_id, "no answer")))
+
+    def _restore(self) -> None:
+        if self.world.chance(0.05):
+            self.feed(st.RestoreFailed("no answer"))
+            return
+        entries = list(self.world.references[self.session].entries)
+        self.feed(st.Restored(restore(entries), pod_facts(entries, self.config.parent_id)))
 
     def _release(self) -> None:
         try:

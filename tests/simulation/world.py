@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.pod.facts import PodFacts
+from actors.pod.facts import PodFacts, pod_facts
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import uuid7
 from session_store.backends.memory import MemoryStore
-from session_store.entries import LogEntry, SegmentStart
+from session_store.entries import LogEntry, Rewound, SegmentStart
 from session_store.errors import Refused
 from session_store.items import Segment
 from session_store.messages import Message
 from session_store.reading import read_log
-from session_store.requests import Append, Create, Deliver, Parent, PodLimits, Query
-from session_store.restore import History
+from session_store.requests import Append, Create, Deliver, Fork, Parent, PodLimits, Query
+from session_store.restore import History, restore
 from session_store.rows import PodRow
 from session_store.status import StatusFold
 
@@ -57,9 +57,13 @@ class Reference:
 
     def apply(self, entry: LogEntry) -> None:
         self.entries.append(entry)
-        self.history.apply(entry)
         self.fold.apply(entry)
-        self.facts.apply(entry)
+        if isinstance(entry, Rewound):
+            self.history = restore(self.entries).history
+            self.facts = pod_facts(self.entries, self.facts.parent_id)
+        else:
+            self.history.apply(entry)
+            self.facts.apply(entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Sent:
     session: str
     kind: str
     sender: str
+    question: str | None = None
+    """The question that it was sent to answer."""
 
 
 class World:
@@ -160,9 +166,14 @@ class World:
                     for m in request.messages:
                         self.sent[m.message_id] = Sent(request.session, m.kind, m.sender)
                 self._read_on(request.session)
+            case Fork():
+                self.sessions.append(request.session)
+                self.references[request.session] = Reference(facts=PodFacts(None))
+                self._read_on(request.session)
             case Deliver():
                 m = request.message
-                self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender))
+                asked = m.body.get("question_id") if m.kind == "answer" else None
+                self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender, asked))
             case Append():
                 self._read_on(request.session)
                 self.after_append(request)

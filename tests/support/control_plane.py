@@ -178,6 +178,7 @@ class RunningPlane(FakePlane):
             model=ModelSpec("scripted", "scripted"),
             workspace=str(self.pods.folder.resolve()),
             tools=TOOLS,
+            planning="tasks",
         )
         return self.pods.start(session, config)
 

@@ -47,8 +47,11 @@ class FakeGateway:
     logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     live: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=lambda: {"status": "idle", "outcome": "finished", "text": "done"})
+    tasks: dict[str, Any] = field(default_factory=dict)
     stages: list[Callable[[FakeGateway], None]] = field(default_factory=list)
     posts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a POST is answered, by the last part of its path."""
     problem: dict[str, Any] | None = None
     unavailable: int = 0
     """So many reads are answered that the store cannot be reached."""
@@ -84,6 +87,8 @@ class FakeGateway:
                 after, limit = int(query.get("after", 0)), int(query.get("limit", 100))
                 entries = [e for e in self.logs.get(parts[2], []) if e["seq"] > after][:limit]
                 return {"entries": entries, "head_seq": found["head_seq"]}
+            case ["tasks"]:
+                return self.tasks
             case ["result"]:
                 return self.result
             case _:
@@ -106,7 +111,7 @@ class FakeGateway:
             if ROOT not in self.pods:
                 self.add(name=body.get("name") or "task")
             return self.pods[ROOT]
-        return {"accepted": True}
+        return self.answers.get(path.rpartition("/")[2], {"accepted": True})
 
 
 @contextmanager

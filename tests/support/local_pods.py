@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
@@ -16,11 +17,13 @@ from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
+from actors.protocol.tasks import TASK_TOOLS
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
 from orchestrator.directory.alerts import AlertBook
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
@@ -31,7 +34,7 @@ from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import ClaimDirectory, Create, Deliver, Parent, PodRow, Query, Read
 
-TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS)
+TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *TASK_TOOLS, *ASKING_TOOLS)
 
 
 class SystemClock:
@@ -59,6 +62,7 @@ class LocalParts:
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
     models: dict[str, Model] = field(default_factory=dict)
+    extractor: Extractor | None = None
     refuses: ModelError | None = None
     """Why no model can be built, if none can."""
 
@@ -68,13 +72,18 @@ class LocalParts:
         return self.models.get(spec.name) or ScriptedModel(self.lines)
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
-        return build_toolbox(config.tools, children, GuardPool(lease=4.0))
+        setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+        return build_toolbox(config.tools, children, GuardPool(lease=4.0), setup)
 
     def references(self, config: PodConfig) -> References:
         return Library(Place(config.workspace, config.scope), str(self.folder / "memory"))
 
     def spill_folder(self, session: str) -> str:
         return str(self.folder / "spill" / session)
+
+    def offer_extraction(self, session: str) -> None:
+        if self.extractor is not None:
+            self.extractor.offer(session)
 
     def forbidden(self) -> tuple[str, ...]:
         return ()
@@ -166,6 +175,7 @@ class LocalPods:
             model=ModelSpec("scripted", "scripted"),
             workspace=str(self.folder.resolve()),
             tools=TOOLS,
+            planning="tasks",
             limits=RunLimits(**limits),  # type: ignore[arg-type]
         )
         messages = () if prompt is None else (self.prompt(prompt, f"m{self._count}-0"),)

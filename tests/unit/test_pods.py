@@ -1,17 +1,19 @@
 """What a new Pod is created with: profiles, models, limits, scopes, names."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from actors.protocol.config import ModelSpec, PodConfig
+from actors.protocol.config import ModelSpec, PodConfig, ReminderRule
 from actors.protocol.ids import child_id
+from actors.protocol.permissions import PermissionRules
+from actors.protocol.tasks import TASK_TOOLS, Face
 from actors.protocol.tools import CallKey, SpawnOrder
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.pods import OrderRefused, PodFactory
 from orchestrator.ports import NewPod
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, PermissionSpec, ProfileSpec, RuntimeSettings
 from session_store.entries import ToolSpec
 from session_store.items import Segment
 from session_store.requests import Create, PodRow, Scope
@@ -80,12 +82,51 @@ def test_a_profile_says_model_tools_prompt_workspace_and_limits() -> None:
     config = config_of(create)
     assert (config.model.name, config.tools, config.planning, config.workspace) == (
         "small",
-        ("Read",),
+        ("Read", "todo"),
         "todo",
         "/other",
     )
     assert (config.limits.requests, config.max_depth) == (5, 1)
     assert create.start.system_prompt == "Be brief."
+
+
+@dataclass(frozen=True)
+class Faced:
+    planning: Face | None
+    tools: tuple[str, ...] | None
+    face: Face
+    planning_tools: tuple[str, ...]
+
+
+FACES = [
+    Faced(None, None, "tasks", TASK_TOOLS),
+    Faced("tasks", None, "tasks", TASK_TOOLS),
+    Faced("todo", None, "todo", ("todo",)),
+    Faced("none", None, "none", ()),
+    Faced(None, ("Read",), "none", ()),
+    Faced(None, ("TaskList", "Read"), "tasks", ("TaskList",)),
+    Faced(None, ("Read", "todo"), "todo", ("todo",)),
+    Faced("tasks", ("TaskGet", "Read"), "tasks", ("TaskGet", "TaskCreate", "TaskUpdate", "TaskList")),
+    Faced("todo", ("Read",), "todo", ("todo",)),
+    Faced("none", ("Read",), "none", ()),
+]
+
+
+@pytest.mark.parametrize("case", FACES, ids=lambda c: f"{c.planning} {c.tools}")
+def test_a_profile_chooses_the_planning_face_and_its_tools(case: Faced) -> None:
+    profile = ProfileSpec("q", tools=case.tools, planning=case.planning)
+    config = config_of(factory(q=profile).root(replace(NEW, profile="q"), ROOT))
+    assert config.planning == case.face
+    assert tuple(t for t in config.tools if t in (*TASK_TOOLS, "todo")) == case.planning_tools
+    assert ("Shell" in config.tools) == (case.tools is None)
+
+
+def test_the_reminder_is_fixed_when_a_tree_begins() -> None:
+    made = factory()
+    early = replace(made, settings=replace(made.settings, reminder=ReminderRule(3, 5)))
+    parent = early.root(NEW, ROOT)
+    assert config_of(parent).reminder == ReminderRule(3, 5)
+    assert config_of(made.child(row_of(parent), order())).reminder == ReminderRule(3, 5)
 
 
 def test_the_order_beats_the_profile_and_limits_only_get_narrower() -> None:
@@ -196,3 +237,32 @@ def test_no_model_at_all_says_what_to_do() -> None:
     bare = replace(factory(), settings=replace(factory().settings, models={}, default_model=None))
     with pytest.raises(OrderRefused, match="No model is configured"):
         bare.root(NEW, ROOT)
+
+
+CAREFUL = ProfileSpec("careful", permissions=PermissionSpec(ask=("Shell",), deny=("Read(.env)",)))
+BOLD = ProfileSpec("bold", permissions=PermissionSpec(allow=("Shell",), bypass=True))
+
+
+def test_S11_permission_rules_are_fixed_in_the_config_with_the_folder_they_speak_of() -> None:
+    create = factory(careful=CAREFUL).root(replace(NEW, profile="careful", workspace="/else"), ROOT)
+    assert config_of(create).permissions == (PermissionRules("careful", "/else", ask=("Shell",), deny=("Read(.env)",)),)
+    assert config_of(factory().root(NEW, ROOT)).permissions == ()
+
+
+def test_a_child_escapes_no_rule_of_the_pods_above_by_another_profile() -> None:
+    made = factory(careful=CAREFUL, bold=BOLD)
+    parent = made.root(replace(NEW, profile="careful"), ROOT)
+    (above,) = config_of(parent).permissions
+    own = PermissionRules("bold", "/ws", allow=("Shell",), bypass=True)
+    child = made.child(row_of(parent), order(profile="bold"))
+    assert config_of(child).permissions == (own, above)
+    grandchild = made.child(row_of(child, 1), order(profile="default"))
+    assert config_of(grandchild).permissions == (own, above)
+    same = made.child(row_of(parent), order())
+    assert config_of(same).permissions == (above,)
+
+
+def test_every_pod_has_clarify_unless_its_profile_names_its_tools() -> None:
+    made = factory(few=ProfileSpec("few", tools=("Read",)))
+    assert "clarify" in config_of(made.root(NEW, ROOT)).tools
+    assert config_of(made.root(replace(NEW, profile="few"), ROOT)).tools == ("Read",)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.protocol.config import ModelSpec
+from actors.protocol.config import ModelSpec, ReminderRule
+from orchestrator.runtime import MemorySpec, PermissionSpec
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 SCRIPTED = '[models.default]\nprovider = "scripted"\nscript = "demo.jsonl"\n'
@@ -143,6 +144,10 @@ MISTAKES = [
     Mistake('[models.x]\nprovider = "scripted"\n', "models.x", "needs `script`"),
     Mistake('[models.x]\nprovider = "chaos"\nprices = { inptu = 1 }\n', "models.x.prices.inptu", "`input`"),
     Mistake(SCRIPTED + '[profiles.p]\nmodel = "defualt"\n', "profiles.p.model", "Did you mean `default`?"),
+    Mistake('[profiles.p]\nplanning = "tasks"\ntools = ["todo"]\n', "profiles.p", "names todo tools"),
+    Mistake('[profiles.p]\nplanning = "none"\ntools = ["TaskList"]\n', "profiles.p", "names tasks tools"),
+    Mistake('[profiles.p]\ntools = ["todo", "TaskList"]\n', "profiles.p", "one of the two"),
+    Mistake("[reminder]\nrequests = -1\n", "reminder.requests", "greater than or equal to 0"),
     Mistake('[compaction]\nmodel = "x"\n', "compaction.model", "no model `x`"),
     Mistake('[models."../x"]\nprovider = "chaos"\n', "models.../x", "match pattern"),
     Mistake('[store]\nurl = "mysql://x"\n', "store", "no store url"),
@@ -188,8 +193,6 @@ def test_tenant_tokens_come_from_their_variables(tmp_path: Path) -> None:
 
 def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     text = """
-    [reminder]
-    requests = 0
     [compaction]
     threshold = 100
     request_threshold = 200
@@ -199,19 +202,68 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     deny = ["Shell"]
     """
     settings = load(tmp_path, text)
-    assert settings.tables.reminder.requests == 0
     assert settings.tables.compaction.request_threshold == 200
     assert settings.tables.memory.extract_threshold == 5
-    assert settings.runtime().profiles["p"].permissions == {"deny": ["Shell"]}
+    assert settings.runtime().profiles["p"].permissions == PermissionSpec(deny=("Shell",))
     assert settings.without_effect() == (
-        "memory.extract_threshold", "compaction.request_threshold", "compaction.threshold", "reminder.requests",
+        "compaction.request_threshold", "compaction.threshold",
     )  # fmt: skip
 
 
-def test_permission_rules_that_nothing_would_keep_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"profiles\.p\.permissions.*rules yet\. Leave tools out of `tools`"):
-        load(tmp_path, '[profiles.p.permissions]\ndeny = ["Shell"]\n').check_permissions()
-    load(tmp_path, "[profiles.p.permissions]\ndeny = []\n").check_permissions()
+RULES_REFUSED = [
+    ("Shel", r"'Shel' names no tool\. Did you mean Shell\?"),
+    ("Fly(x)", r"names no tool\. The tools are: Read, "),
+    ("Read(a", r"is no rule"),
+    ("Read()", r"has an empty pattern"),
+    ("clarify(x)", r"clarify takes no pattern"),
+    ("StopPod(x)", r"StopPod takes no pattern"),
+    ("Read(*.{env,key})", r"has no meaning in a rule"),
+    ("Write(src/*/../x)", r"cannot come after a wildcard"),
+]
+
+
+@pytest.mark.parametrize(("rule", "says"), RULES_REFUSED)
+@pytest.mark.parametrize("kind", ["allow", "deny", "ask"])
+def test_permission_rules_that_could_not_be_kept_are_refused(tmp_path: Path, kind: str, rule: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=rf"profiles\.p\.permissions\.{kind}.*{says}"):
+        load(tmp_path, f'[profiles.p.permissions]\n{kind} = ["{rule}"]\n')
+
+
+def test_permission_rules_come_through_in_one_form(tmp_path: Path) -> None:
+    text = """
+    [profiles.p.permissions]
+    allow = [" Read ", "Write( src/** )"]
+    ask = ["Shell(git push *)", "*"]
+    deny = ["*(.env)"]
+    away = true
+    """
+    assert load(tmp_path, text).runtime().profiles["p"].permissions == PermissionSpec(
+        ("Read", "Write(src/**)"), ("*(.env)",), ("Shell(git push *)", "*"), away=True
+    )
+
+
+def test_K03_the_reminder_and_the_planning_face_are_settings_that_count(tmp_path: Path) -> None:
+    settings = load(tmp_path, '[reminder]\nrequests = 0\ncooldown = 3\n[profiles.p]\nplanning = "todo"\n')
+    assert settings.runtime().reminder == ReminderRule(0, 3)
+    assert settings.runtime().profiles["p"].planning == "todo"
+    assert settings.without_effect() == ()
+    assert load(tmp_path, "").runtime().reminder == ReminderRule(8, 8)
+
+
+def test_the_memory_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
+    text = (
+        SCRIPTED
+        + """
+    [memory]
+    root = "notes"
+    language = "Japanese"
+    extract_threshold = 5
+    extract_worker_max_input_tokens = 7
+    """
+    )
+    runtime = load(tmp_path, text).runtime()
+    assert runtime.memory == MemorySpec("Japanese", None, 5, 7)
+    assert load(tmp_path, SCRIPTED).runtime().memory == MemorySpec()
 
 
 def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:
