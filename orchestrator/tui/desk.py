@@ -27,10 +27,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The Pods that the side shows, the current one among them, and its tasks where the gateway tells them."""
+    """The Pods that the side shows, the current one among them, and its tasks; None: they were not asked for."""
 
     pods: Sequence[Mapping[str, Any]]
-    tasks: Sequence[Mapping[str, Any]]
+    tasks: Sequence[Mapping[str, Any]] | None = None
 
 
 class Desk:
@@ -54,12 +54,13 @@ class Desk:
         """The first entry, which holds the settings."""
         return self._entries(pod_id, 0, 1)
 
-    def look(self, root_id: str | None, pod_id: str | None) -> Look:
+    def look(self, root_id: str | None, tasks_of: str | None) -> Look:
+        """`tasks_of`: the Pod whose tasks are wanted too; the gateway reads a whole log for them."""
         query: dict[str, Any] = {"limit": TREE_LIMIT}
         if root_id is not None:
             query["root"] = root_id
         pods = self._get("/v1/pods", query)["pods"]
-        return Look(pods, self._tasks(pod_id) if pod_id is not None else ())
+        return Look(pods, None if tasks_of is None else self.tasks(tasks_of))
 
     def send(self, pod_id: str, segments: Sequence[Mapping[str, Any]], message_id: str, when_busy: str) -> None:
         body = {"segments": list(segments), "message_id": message_id, "when_busy": when_busy}
@@ -90,7 +91,7 @@ class Desk:
             raise
         return found
 
-    def _tasks(self, pod_id: str) -> Sequence[Mapping[str, Any]]:
+    def tasks(self, pod_id: str) -> Sequence[Mapping[str, Any]]:
         try:
             return list(self._get(f"/v1/pods/{pod_id}/tasks").get("tasks") or ())
         except GatewayProblem as problem:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from actors.protocol.live import TOOL_BLOCK, Delta, Discard, Retry
+from actors.protocol.tasks import WRITING_TOOLS
 from orchestrator.cli.cells import duration
 from orchestrator.cli.story import Entry
 from orchestrator.events import (
@@ -59,6 +60,8 @@ class History:
         """Texts of own prompts that were withdrawn; whoever shows them again takes them out."""
         self.answered: str | None = None
         """The question that this client has answered; its end comes with the log."""
+        self.plans = 0
+        """Grows with every entry that may have changed the tasks."""
         self.prices: Mapping[str, float] = {}
         self.model = ""
         self._question: OpenQuestion | None = None
@@ -174,6 +177,12 @@ class History:
     def _follow(self, entry: Entry) -> None:
         """What an entry changes beyond its own blocks."""
         match entry.get("type"):
+            case "tool_results" if any(result.get("name") in WRITING_TOOLS for result in entry.get("results") or ()):
+                self.plans += 1
+            case "rewound":
+                self.plans += 1
+            case "system_items" if any(item.get("kind") == "task_snapshot" for item in entry.get("items") or ()):
+                self.plans += 1
             case "assistant_items":
                 self._end_request(str(entry.get("request_id")))
             case "user_input":

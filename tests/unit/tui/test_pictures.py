@@ -46,7 +46,9 @@ def test_the_guide_shows_the_pictures() -> None:
 
 async def play_first_half(stage: Stage, screen: Terminal) -> None:
     calls = ToolCall("a", "Grep", {"pattern": "^## ", "path": "CHANGELOG.md"}), ToolCall("b", "SpawnPod", SPAWN)
-    stage.say("r1", Reasoning("The changelog first."), Text("I read the changelog; a child looks at the guides."), *calls)
+    stage.say(
+        "r1", Reasoning("The changelog first."), Text("I read the changelog; a child looks at the guides."), *calls
+    )
     at = stage.owner.head
     stage.owner.append(
         LlmUsage("r1", 2, 5_000, 0, 0, 220, 900),
@@ -76,4 +78,4 @@ def blocks(client: Terminal) -> list[object]:
     attachment = client.app.attachment
     assert attachment is not None
     assert client.app.screen.query_one(TranscriptView).text_rows
-    return list(attachment.transcript.blocks())
+    return list(attachment.history.blocks())

@@ -219,10 +219,10 @@ async def test_a_pod_of_10000_entries_opens_with_its_end_and_pages_upwards(stage
         await screen.sees("reply number 9999.")
         reads = stage.plane.waiting.calls["Read"]
         assert reads < 20
-        first = screen.app.attachment.transcript.first if screen.app.attachment else 0
+        first = screen.app.attachment.history.first if screen.app.attachment else 0
         assert first > 10_000 - PAGE
         await screen.pilot.press("ctrl+home")
-        await screen.until(lambda: bool(screen.app.attachment and screen.app.attachment.transcript.first < first))
+        await screen.until(lambda: bool(screen.app.attachment and screen.app.attachment.history.first < first))
         seen = screen.text
         await screen.pilot.press("pageup")
         await screen.until(lambda: screen.text != seen)
@@ -305,7 +305,10 @@ async def test_completion_of_references(stage: Stage) -> None:
 
     def complete(pod_id: str, sigil: str, prefix: str) -> list[dict[str, str]]:
         asked.append((sigil, prefix))
-        found = [{"target": "docs/", "kind": "folder"}, {"target": "do 日本.md", "kind": "file", "description": "日本語"}]
+        found = [
+            {"target": "docs/", "kind": "folder"},
+            {"target": "do 日本.md", "kind": "file", "description": "日本語"},
+        ]
         return [one for one in found if one["target"].startswith(prefix)]
 
     async with terminal(stage.address, stage.pod_id) as screen:
@@ -360,3 +363,26 @@ async def test_the_transcript_opens_calls_and_stays_where_a_person_reads(stage: 
         assert [row[:70] for row in screen.rows[1:10]] == seen
         await screen.pilot.press("q")
     assert screen.app.return_code == 0
+
+
+async def test_tasks_are_asked_for_when_they_may_have_changed(stage: Stage) -> None:
+    asked: list[str] = []
+    tasks = [{"taskid": 1, "status": "completed", "subject": "look"}, {"taskid": 2, "status": "inprogress", "subject": "書く"}]
+
+    def tell(pod_id: str) -> list[dict[str, object]]:
+        asked.append(pod_id)
+        return tasks
+
+    stage.take_prompts()
+    async with terminal(stage.address, stage.pod_id) as screen:
+        await screen.until(lambda: screen.app.planned == 0)
+        screen.desk.tasks = tell  # type: ignore[method-assign]  # how a list comes to be is another test's
+        stage.owner.append(LlmUsage("r", 2, 12_000, 0, 0, 345, 900))
+        await screen.sees("12.0k tokens in")
+        assert not asked
+        stage.say("r", ToolCall("c", "TaskCreate", {"subject": "書く"}))
+        stage.owner.append(ToolResults((ToolResult(stage.owner.head, 0, "c", "TaskCreate", "ok", "created 2"),)))
+        await screen.sees("tasks 1/2", "> 2 書く")
+        assert asked == [stage.pod_id]
+        await screen.pilot.press("ctrl+l")
+        await screen.until(lambda: "tasks 1/2" not in screen.text)
