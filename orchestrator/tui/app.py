@@ -120,7 +120,7 @@ class AttachApp(App[None]):
         self._look = Look(
             (opened.pod,) if not any(p["id"] == opened.pod["id"] for p in self._look.pods) else self._look.pods
         )
-        self.planned = None
+        self.planned = self._note = None
         self._scene.marked = None
         self._scene.view.show(self._attachment.history.blocks())
         self._scene.view.to_end()

@@ -14,7 +14,8 @@ LONG_PASTE: Final = 400
 PASTE_LINES: Final = 4
 HISTORY: Final = 200
 
-_TOKEN = re.compile(r"\[paste (\d+): \d+ lines?, \d+ characters?\]")
+_TOKEN = re.compile(r"\[paste (\d+): \d+ lines?, \d+ characters\]")
+_LAST_TOKEN = re.compile(_TOKEN.pattern + r"\Z")
 
 
 @dataclass(slots=True)
@@ -35,11 +36,8 @@ class Pastes:
 
     def token_before(self, text: str) -> int:
         """Length of the token at the end of `text`, 0 when there is none."""
-        found = None
-        for found in _TOKEN.finditer(text):
-            pass
-        known = found is not None and found.end() == len(text) and int(found[1]) in self._texts
-        return len(found[0]) if known and found is not None else 0
+        found = _LAST_TOKEN.search(text)
+        return len(found[0]) if found is not None and int(found[1]) in self._texts else 0
 
     def segments(self, text: str) -> list[dict[str, Any]]:
         """The prompt as segments: what was typed with its references, what was pasted as `paste`."""

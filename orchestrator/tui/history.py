@@ -1,7 +1,8 @@
 """One Pod's events folded to blocks: committed entries in order, then what is in the making. Pure.
 
-Events are those that `PodFollowing` lets through: each once, over any number of connections. Live text stands at the end until the entry that commits it takes its place. Memory is bounded: of entries the youngest
-are kept (older ones can be put before them again, a page at a time), of a tool's output the end.
+Events are those that `PodFollowing` lets through: each once, over any number of connections. Live text stands at the
+end until the entry that commits it takes its place. Memory is bounded: of entries the youngest are kept (older ones can
+be put before them again, a page at a time), of a tool's output the end.
 """
 
 from __future__ import annotations

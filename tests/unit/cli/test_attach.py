@@ -34,9 +34,7 @@ def test_a_home_without_an_owner_is_exit_2_and_says_what_to_do(
     assert "polypod serve" in said
 
 
-def test_without_a_terminal_it_is_exit_2(
-    fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_it_is_exit_2(fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake.add()
     assert polypod(["--home", str(tmp_path / "home"), "attach", "census"]) == 2
     assert "--follow" in capsys.readouterr().err

@@ -367,7 +367,10 @@ async def test_the_transcript_opens_calls_and_stays_where_a_person_reads(stage: 
 
 async def test_tasks_are_asked_for_when_they_may_have_changed(stage: Stage) -> None:
     asked: list[str] = []
-    tasks = [{"taskid": 1, "status": "completed", "subject": "look"}, {"taskid": 2, "status": "inprogress", "subject": "書く"}]
+    tasks: list[dict[str, object]] = [
+        {"taskid": 1, "status": "completed", "subject": "look"},
+        {"taskid": 2, "status": "inprogress", "subject": "書く"},
+    ]
 
     def tell(pod_id: str) -> list[dict[str, object]]:
         asked.append(pod_id)
