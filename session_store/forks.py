@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from session_store import rules
+from session_store import counters, rules
 from session_store.errors import ConditionFailed, UnknownSession
-from session_store.recording import prepare, record
+from session_store.recording import count, prepare, record
 from session_store.requests import Created, Fork
 from session_store.state import SessionState
 from session_store.tables import Tables
@@ -40,6 +40,8 @@ def fork_session(tables: Tables, request: Fork, now: int) -> Created:
     )
     tables.add(state)
     record(tables, state, rows, entries)
+    count(tables, state, entries)
+    tables.count(counters.CREATED.key("fork"), 1)
     tables.save(state)
     return Created(state.id, state.head, existed=False)
 

@@ -11,13 +11,13 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from session_store.entries import Extension, LogEntry, SegmentStart
 from session_store.messages import Message
-from session_store.rows import MessageState, PodRow, Rows, Scope, StoredEntry
+from session_store.rows import CensusFigures, CounterValues, MessageState, PodRow, Rows, Scope, StoredEntry
 from session_store.status import Status
 
 __all__ = [
-    "REQUEST_TYPES", "Annotate", "Annotated", "Append", "Appended", "AsyncStore", "ClaimDirectory", "Commit",
-    "Commits", "Create", "Created", "Deliver", "Delivered", "Delivery", "DirectoryEpoch", "EntryRange", "Expect",
-    "FindMessage", "Follow", "Fork", "Import", "Lease", "MessageState", "Open", "Parent", "Pending",
+    "REQUEST_TYPES", "Annotate", "Annotated", "Append", "Appended", "AsyncStore", "Census", "ClaimDirectory", "Commit",
+    "Commits", "Counters", "Create", "Created", "Deliver", "Delivered", "Delivery", "DirectoryEpoch", "EntryRange",
+    "Expect", "FindMessage", "Follow", "Fork", "Import", "Lease", "MessageState", "Open", "Parent", "Pending",
     "PendingMessages", "PodLimits", "PodRow", "Query", "Read", "Release", "Released", "Request", "Rows", "Scope",
     "Store", "StoreRequest", "StoredEntry",
 ]  # fmt: skip
@@ -349,6 +349,16 @@ class Follow(Request[Commits]):
     wait: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Counters(Request[CounterValues]):
+    """What was counted of all sessions since the store was made, and by this process of it since it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census(Request[CensusFigures]):
+    """How many sessions of all tenants there are, and what waits in them, now."""
+
+
 StoreRequest: TypeAlias = (
     Create
     | Fork
@@ -361,6 +371,8 @@ StoreRequest: TypeAlias = (
     | Read
     | Query
     | FindMessage
+    | Counters
+    | Census
     | ClaimDirectory
     | Follow
     | Import
