@@ -100,8 +100,7 @@ class OwnTrees:
         rows = (await self.store.execute(Query(ids=(session,)))).rows
         if not rows or rows[0].root_id in self.roots:
             return
-        abandoned = rows[0].status == "running" and rows[0].run_id is not None and rows[0].outcome is None
-        if abandoned:
+        if rows[0].run_open:
             pending = (await self.store.execute(Pending(session))).messages
             if not any(is_control(message) for message in pending):
                 return

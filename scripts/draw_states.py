@@ -21,6 +21,7 @@ PHASES = {
     Phase.REQUESTING: "a model request is in flight, nothing else",
     Phase.CALLING: "tools run; results are appended as they finish",
     Phase.STALLED: "the store cannot commit; the run's end is tried again",
+    Phase.RESTORING: "a rewind is committed; the whole log is folded anew",
     Phase.RELEASING: "the lease is being given up",
     Phase.GONE: "parked, ended or fenced; every stimulus is ignored",
 }

@@ -9,6 +9,7 @@ from session_store import rules
 from session_store.errors import ConditionFailed, StoreDamaged
 from session_store.messages import USER, Message
 from session_store.requests import Deliver, Delivered, Delivery, PodLimits
+from session_store.rewinds import check_rewind, rewound_question
 from session_store.state import QuestionRecord, SessionState
 from session_store.tables import Tables
 
@@ -21,6 +22,8 @@ def deliver_own(tables: Tables, request: Deliver, now: int) -> Delivered:
         return Delivered(known.position, existed=True, status=state.status)
     if not _answers_known(tables, state, request.message):  # a late answer is told what became of its question
         rules.check_not_ended(state)
+    if request.message.kind == "rewind":
+        return _deliver_rewind(tables, state, request.message, now)
     message, question_id = _checked(tables, state, request)
     reopens = message.kind == "prompt" and not state.open
     if reopens:
@@ -30,6 +33,16 @@ def deliver_own(tables: Tables, request: Deliver, now: int) -> Delivered:
     position = queue(tables, state, message, now)
     if question_id is not None:
         tables.put_question(state, question_id, QuestionRecord(taken_by=message.message_id))
+    tables.save(state)
+    return Delivered(position, existed=False, status=state.status)
+
+
+def _deliver_rewind(tables: Tables, state: SessionState, message: Message, now: int) -> Delivered:
+    check_rewind(tables, state, message)
+    question_id = rewound_question(state)
+    position = queue(tables, state, message, now)
+    if question_id is not None:
+        tables.put_question(state, question_id, QuestionRecord(taken_by=message.message_id, how="cancelled"))
     tables.save(state)
     return Delivered(position, existed=False, status=state.status)
 

@@ -61,7 +61,7 @@ class HeadMoved(Refused):
 
 class ConditionFailed(Refused):
     """`detail["reason"]` is one of `name_taken, limit, scope, run_over, ended, already_answered, question_closed, busy,
-    not_running, rewound, pending, unknown_choice, conflict, invalid`."""
+    not_running, head_moved, rewound, pending, unknown_choice, conflict, invalid`."""
 
     code = "condition_failed"
 

@@ -15,45 +15,12 @@ from session_store.rows import MessageState, PodRow, Rows, Scope, StoredEntry
 from session_store.status import Status
 
 __all__ = [
-    "REQUEST_TYPES",
-    "Annotate",
-    "Annotated",
-    "Append",
-    "Appended",
-    "AsyncStore",
-    "ClaimDirectory",
-    "Commit",
-    "Commits",
-    "Create",
-    "Created",
-    "Deliver",
-    "Delivered",
-    "Delivery",
-    "DirectoryEpoch",
-    "EntryRange",
-    "Expect",
-    "FindMessage",
-    "Follow",
-    "Import",
-    "Lease",
-    "MessageState",
-    "Open",
-    "Parent",
-    "Pending",
-    "PendingMessages",
-    "PodLimits",
-    "PodRow",
-    "Query",
-    "Read",
-    "Release",
-    "Released",
-    "Request",
-    "Rows",
-    "Scope",
-    "Store",
-    "StoreRequest",
-    "StoredEntry",
-]
+    "REQUEST_TYPES", "Annotate", "Annotated", "Append", "Appended", "AsyncStore", "ClaimDirectory", "Commit",
+    "Commits", "Create", "Created", "Deliver", "Delivered", "Delivery", "DirectoryEpoch", "EntryRange", "Expect",
+    "FindMessage", "Follow", "Fork", "Import", "Lease", "MessageState", "Open", "Parent", "Pending",
+    "PendingMessages", "PodLimits", "PodRow", "Query", "Read", "Release", "Released", "Request", "Rows", "Scope",
+    "Store", "StoreRequest", "StoredEntry",
+]  # fmt: skip
 
 ReplyT = TypeVar("ReplyT")
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
@@ -108,6 +75,24 @@ class Create(Request[Created]):
     detached: bool = False
     scope: Scope | None = None
     limits: PodLimits = field(default_factory=PodLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork(Request[Created]):
+    """A new root session that begins with what another one's history was at `start.origin`; that one is not touched.
+
+    `start` and `more` are its first entries (a copy of an open question, a snapshot of the tasks). Idempotent by
+    `(tenant, message_id)`, as `create`. Refused: `unknown_session` (no such source of this tenant), `condition_failed`
+    with reason `name_taken` or `invalid` (no origin, or one beyond the source's head).
+    """
+
+    session: str
+    tenant: str
+    message_id: str
+    start: SegmentStart
+    more: tuple[LogEntry, ...] = ()
+    name: str = ""
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +205,9 @@ class Deliver(Request[Delivered]):
     """A message from outside an append. Idempotent by `message.message_id`, for ever.
 
     A plain prompt takes an open clarify question (the store sets `body.answers`). A prompt to a concluded child takes
-    its place and write scope again. Refused: `condition_failed` with reason `ended`, `already_answered`,
-    `question_closed`, `unknown_choice`, `busy`, `not_running`, `limit`, `scope`; `unknown_session`.
+    its place and write scope again. A rewind is looked at by `rewinds.check_rewind`, and closes an open question for
+    answers. Refused: `condition_failed` with reason `ended`, `already_answered`, `question_closed`, `unknown_choice`,
+    `busy`, `not_running`, `head_moved`, `limit`, `scope`, `invalid`; `unknown_session`.
     """
 
     session: str
@@ -365,6 +351,7 @@ class Follow(Request[Commits]):
 
 StoreRequest: TypeAlias = (
     Create
+    | Fork
     | Open
     | Append
     | Release

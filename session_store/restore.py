@@ -1,7 +1,8 @@
 """`restore(entries) -> RestoredState`: the pure fold from a log to what a Pod goes on with.
 
 The same `History.apply` serves a live Pod (each acknowledged entry) and a restore (the stored ones), so memory and log
-cannot differ. Domains are unknown here: `extensions` is the raw list.
+cannot differ. Only a `rewound` cannot be followed entry by entry: a live Pod restores anew after it. Domains are
+unknown here: `extensions` is the raw list.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class History:
     put_off: frozenset[int] = frozenset()
     """Open calls that have not begun, because a person is asked about one of them first."""
     removals: int = 0
-    """Counts how often items left the history, so that whoever keeps encodings beside it knows to start anew."""
+    """Counts the entries by which items leave the history (new segments, withdrawn runs, rewinds): whoever keeps
+    encodings beside it starts anew then."""
     _run_start: int = 0
     _run_inputs: list[int] = field(default_factory=list)
 
@@ -114,7 +116,7 @@ class History:
     def _start_segment(self, entry: SegmentStart) -> None:
         self.config, self.system_prompt, self.tools = entry.config, entry.system_prompt, entry.tools
         self.wire_version = entry.wire_version
-        self.removals += bool(self.items)
+        self.removals += entry.seq > 1
         self.items = list(entry.history)
         self.open_message, self.open_results, self._run_inputs = None, {}, []
 
@@ -167,7 +169,7 @@ class History:
     def _withdraw_run(self) -> None:
         for position in reversed(self._run_inputs):
             del self.items[position]
-        self.removals += bool(self._run_inputs)
+        self.removals += 1
         self._run_inputs = []
 
 
@@ -185,16 +187,33 @@ def restore(entries: Iterable[LogEntry]) -> RestoredState:
     """Fold a whole log. A `rewound` leaves out what follows its target, also across segments."""
     status = StatusFold()
     extensions: list[tuple[str, dict[str, Json]]] = []
+    log = list(entries)
+    removals = 0
+    for entry in log:
+        status.apply(entry)
+        match entry:
+            case Extension():
+                extensions.append((entry.domain, entry.payload))
+            case Rewound() | RunEnd(outcome="withdrawn"):
+                removals += 1
+            case SegmentStart():
+                removals += entry.seq > 1
+            case _:
+                pass
+    history = History()
+    for entry in present(log):
+        history.apply(entry)
+    history.removals = removals
+    return RestoredState(history, status, extensions, status.head)
+
+
+def present(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """The entries that the present history is made of: without what was rewound away, and without the rewinds."""
     kept: list[LogEntry] = []
     for entry in entries:
-        status.apply(entry)
-        if isinstance(entry, Extension):
-            extensions.append((entry.domain, entry.payload))
         if isinstance(entry, Rewound):
-            kept = [e for e in kept if e.seq < entry.to]
+            while kept and kept[-1].seq >= entry.to:
+                kept.pop()
         else:
             kept.append(entry)
-    history = History()
-    for entry in kept:
-        history.apply(entry)
-    return RestoredState(history, status, extensions, status.head)
+    return kept

@@ -19,7 +19,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """One session in the catalogue. Times in ms. `owned`: a lease is held; `open`: it holds a place (see `Append`)."""
+    """One session in the catalogue. Times in ms. `owned`: a lease is held; `open`: it holds a place (see `Append`);
+    `run_open`: a run has begun and not come to rest."""
 
     id: str
     tenant: str
@@ -51,6 +52,7 @@ class PodRow:
     scope: Scope | None
     created_at: int
     updated_at: int
+    run_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

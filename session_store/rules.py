@@ -13,7 +13,7 @@ from session_store import status
 from session_store.entries import Question
 from session_store.errors import ConditionFailed, HeadMoved, StaleEpoch, UnknownSession
 from session_store.messages import CONTROL_KINDS, USER, Message
-from session_store.requests import Append, Create, Expect, Open, Parent, PodLimits
+from session_store.requests import Append, Create, Expect, Fork, Open, Parent, PodLimits
 from session_store.rows import Scope
 from session_store.scopes import outside, overlap, resolved
 from session_store.state import QuestionRecord, SessionState
@@ -99,7 +99,7 @@ def consumed(state: SessionState, request: Append) -> tuple[Message, ...]:
     return tuple(taken)
 
 
-def check_names(request: Create) -> None:
+def check_names(request: Create | Fork) -> None:
     """Ids and names can be shown, typed and used in paths without harm (case G07)."""
     if _ID.fullmatch(request.session) is None or ".." in request.session:
         raise ConditionFailed(

@@ -146,6 +146,7 @@ def pod_row(state: SessionState, summary: Summary, queue: int) -> PodRow:
         scope=state.scope,
         created_at=fold.created_at,
         updated_at=fold.updated_at,
+        run_open=fold.run_open,
     )
 
 

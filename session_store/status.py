@@ -55,7 +55,8 @@ class ChildEvent:
 
 @dataclass(slots=True)
 class StatusFold:
-    """What status, inbox rules and listings need to know of a log. Grows with the number of children only."""
+    """What status, inbox rules and listings need to know of a log. Grows with the children, rewinds and withdrawn runs
+    only."""
 
     head: int = 0
     run_id: str | None = None
@@ -77,6 +78,8 @@ class StatusFold:
     cache_write: int = 0
     output: int = 0
     child_events: dict[str, ChildEvent] = field(default_factory=dict)
+    removed: tuple[tuple[int, int], ...] = ()
+    """Ranges of seqs, both ends inclusive, whose prompts have left the history: rewound, or withdrawn with a run."""
 
     def apply(self, entry: LogEntry) -> None:
         """Take one committed entry, in order of seq."""
@@ -92,6 +95,8 @@ class StatusFold:
                 self.run_open = False
                 self.outcome, self.error = entry.outcome, entry.error
                 self.waits_for, self.mode = entry.waits_for or (), entry.mode or "all"
+                if entry.outcome == "withdrawn" and self.run_seq:
+                    self.removed += ((self.run_seq, entry.seq),)
             case UserInput() | AssistantItems() | ToolResults() | ToolStarted():
                 self._continue_paused()
             case SystemItems():
@@ -109,7 +114,8 @@ class StatusFold:
                 self.output += entry.output
             case Rewound():
                 self._rest_over()
-                self.run_open = False
+                self.run_open, self.question = False, None
+                self.removed = (*(r for r in self.removed if r[0] < entry.to), (entry.to, entry.seq))
             case PodEnd():
                 self.ended, self.run_open, self.question = True, False, None
             case _:
@@ -147,6 +153,10 @@ class StatusFold:
         if self.outcome in ("paused", "waiting_on_children", "errored"):
             return self.outcome  # type: ignore[return-value]  # narrowed to three literals of Status
         return "idle"
+
+    def in_history(self, seq: int) -> bool:
+        """Whether the prompt at `seq` is in the present history: neither rewound away nor withdrawn."""
+        return not any(first <= seq <= last for first, last in self.removed)
 
     def is_stale(self, event: dict[str, Json]) -> bool:
         """Whether the parent's log already holds that child's `shut_down` or a younger event of it."""
@@ -193,6 +203,8 @@ def starts_run(fold: StatusFold, inbox: Sequence[Message]) -> bool:
         return False
     if any(m.kind == "stop" for m in inbox):
         return False
+    if rewind_of(inbox) is not None:  # it comes first, and leaves an idle session
+        return any(m.kind == "prompt" or wakes(fold, m) for m in inbox)
     if fold.suspended:
         return _continues_suspended(fold, inbox)
     if fold.question is not None:
@@ -209,13 +221,13 @@ def starts_run(fold: StatusFold, inbox: Sequence[Message]) -> bool:
 
 
 def needs_owner(fold: StatusFold, inbox: Sequence[Message]) -> bool:
-    """Whether the session wants a Pod now: an open run, a run to start, or a control message that changes its rest.
+    """Whether the session wants a Pod now: an open run, a run to start, a rewind, or a control that changes its rest.
 
     A cancel that came down from above always does: what is below may be at work, and only the Pod passes it on.
     """
     if fold.ended:
         return False
-    if fold.run_open or starts_run(fold, inbox):
+    if fold.run_open or starts_run(fold, inbox) or rewind_of(inbox) is not None:
         return True
     return any(
         m.kind == "stop" or (m.kind == "cancel" and (bool(m.body.get("cascade")) or (fold.waiting and _aimed(fold, m))))
@@ -226,6 +238,11 @@ def needs_owner(fold: StatusFold, inbox: Sequence[Message]) -> bool:
 def status(fold: StatusFold, inbox: Sequence[Message]) -> Status:
     """The status people see: a message that may start a run makes the session `running`."""
     return "running" if starts_run(fold, inbox) else fold.resting
+
+
+def rewind_of(inbox: Iterable[Message]) -> Message | None:
+    """The rewind that was accepted and has not taken place. Nothing else begins before it has."""
+    return next((m for m in inbox if m.kind == "rewind"), None)
 
 
 def wakes(fold: StatusFold, message: Message) -> bool:

@@ -41,6 +41,9 @@ class Tables(Protocol):
 
     def add_entries(self, state: SessionState, rows: Sequence[StoredEntry]) -> None: ...
 
+    def entry(self, state: SessionState, seq: int) -> StoredEntry:
+        """One entry of the log; `seq` from 1 to the head. Raises `StoreDamaged` when it cannot be read."""
+
     def note_child(self, state: SessionState, pod_id: str) -> None:
         """Write back `state.fold.child_events[pod_id]`."""
 

@@ -12,6 +12,7 @@ from session_store import rules
 from session_store.delivery import cascade, deliver_free, deliver_own, queue
 from session_store.entries import Invoke, LogEntry
 from session_store.errors import ConditionFailed
+from session_store.forks import fork_session
 from session_store.importing import import_session
 from session_store.recording import EncodedAppend, prepare, record, take_out
 from session_store.requests import (
@@ -24,6 +25,7 @@ from session_store.requests import (
     Created,
     Deliver,
     DirectoryEpoch,
+    Fork,
     Import,
     Lease,
     Open,
@@ -34,7 +36,7 @@ from session_store.requests import (
 from session_store.state import Batch, SessionState
 from session_store.tables import Tables
 
-WRITES = (Create, Open, Append, Release, Deliver, Annotate, Import, ClaimDirectory)
+WRITES = (Create, Fork, Open, Append, Release, Deliver, Annotate, Import, ClaimDirectory)
 
 
 def perform(tables: Tables, request: Request[Any], now: int) -> Any:
@@ -46,6 +48,8 @@ def perform(tables: Tables, request: Request[Any], now: int) -> Any:
             return deliver_own(tables, request, now)
         case Create():
             return _create(tables, request, now)
+        case Fork():
+            return fork_session(tables, request, now)
         case Open():
             return _open(tables, request)
         case Release():

@@ -29,6 +29,7 @@ from session_store.requests import (
     DirectoryEpoch,
     EntryRange,
     Expect,
+    Fork,
     Import,
     Lease,
     Parent,
@@ -129,6 +130,11 @@ def _request_plain(request: Request[Any]) -> Any:
             plain["start"] = encode_entry(request.start)
             plain["messages"] = [_message(m) for m in request.messages]
             return plain
+        case Fork():
+            plain = _shallow(request)
+            plain["start"] = encode_entry(request.start)
+            plain["more"] = [encode_entry(e) for e in request.more]
+            return plain
         case Import():
             plain = _shallow(request)
             plain["entries"] = [_row(r) for r in request.entries]
@@ -157,6 +163,10 @@ def _request_value(name: str, plain: Any) -> Request[Any]:
             start = decode_entry(plain.pop("start"), 1, 0)
             messages = _messages(plain.pop("messages"))
             return _filled(Create, plain, start=start, messages=messages)
+        case "Fork":
+            first: Any = decode_entry(plain.pop("start"), 1, 0)
+            more = tuple(decode_entry(body, 0, 0) for body in plain.pop("more"))
+            return _filled(Fork, plain, start=first, more=more)
         case "Import":
             entries_ = tuple(StoredEntry(*row) for row in plain.pop("entries"))
             return _filled(Import, plain, entries=entries_, inbox=_messages(plain.pop("inbox")))
@@ -173,7 +183,7 @@ def _request_value(name: str, plain: Any) -> Request[Any]:
 
 def _shallow(request: Any) -> dict[str, Any]:
     """All fields but those that need a form of their own."""
-    special = ("start", "messages", "entries", "inbox", "message")
+    special = ("start", "more", "messages", "entries", "inbox", "message")
     return {f.name: to_plain(getattr(request, f.name)) for f in dataclasses.fields(request) if f.name not in special}
 
 

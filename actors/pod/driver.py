@@ -14,6 +14,7 @@ from typing import Any
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
+from actors.pod.facts import pod_facts
 from actors.pod.live import LiveLog
 from actors.pod.lookup import look_up
 from actors.pod.ports import HostParts
@@ -27,7 +28,9 @@ from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.errors import Refused, StaleEpoch, StoreUnavailable
 from session_store.items import AssistantMessage
-from session_store.requests import Append, Pending, Release
+from session_store.reading import decoded
+from session_store.requests import Append, Pending, Read, Release
+from session_store.restore import restore
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
@@ -122,6 +125,8 @@ class PodDriver:
                 self._calls = self._spawn(self._run_calls(message, indexes))
             case do.AbortCalls():
                 _cut_off(self._calls)
+            case do.Restore():
+                self._spawn(self._restore())
             case do.SetDeadline(run_id, at_ms):
                 self._set_deadline(run_id, at_ms)
             case do.ClearDeadline():
@@ -162,6 +167,15 @@ class PodDriver:
         else:
             self._forget_live(order.entries)
             self.post(st.Appended(order.batch_id, reply))
+
+    async def _restore(self) -> None:
+        try:
+            found = await self._shared.store.execute(Read(self._who.session))
+            entries = decoded(self._who.session, found.entries)
+        except (StoreUnavailable, Refused) as error:
+            self.post(st.RestoreFailed(str(error)))
+        else:
+            self.post(st.Restored(restore(entries), pod_facts(entries, self._who.parent_id)))
 
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
         """What is in the log is not live any more."""

@@ -1,10 +1,12 @@
 """What a Pod derives from its own log beyond history and status: the run's account, its children, what was read.
 
-One more pure fold over the same entries: a restart derives the same facts.
+One more pure fold over the same entries: a restart derives the same facts. A rewind divides them: what the model has
+read follows the history (`HISTORY_FACTS`), what is so in the world stays (children, requests made, the parent's work).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from actors.pod.permits import Permits
@@ -19,15 +21,19 @@ from session_store.entries import (
     QuestionClosed,
     Rewound,
     RunEnd,
+    SegmentStart,
     SystemItems,
     ToolResults,
     UserInput,
 )
-from session_store.items import Json, Problem, SystemItem, ToolResult
+from session_store.items import Json, Problem, SystemItem, ToolResult, ToolResultGroup
+from session_store.restore import present
 from session_store.status import CONTINUING, GIVEN_UP, concludes, event_seq
 
 NOT_THE_MODELS = frozenset({GIVEN_UP, "store_unavailable"})
 """Errors of a run that are not those of a request."""
+HISTORY_FACTS = ("seen", "read_positions")
+"""Fields of `PodFacts` that a rewind takes back to what the kept entries say."""
 
 
 @dataclass(slots=True)
@@ -42,6 +48,8 @@ class ChildFact:
     """Events up to this seq of the child are from before the last message it was sent."""
     write: tuple[str, ...] = ()
     """Folders that are the child's to write until it has concluded."""
+    spawned: int = 0
+    """Seq of the result that told of it."""
 
 
 @dataclass(slots=True)
@@ -68,8 +76,8 @@ class PodFacts:
     run_text: str = ""
     """Text of the run's last reply."""
     children: dict[str, ChildFact] = field(default_factory=dict)
-    heard: set[str] = field(default_factory=set)
-    """Children whose conclusion a WaitForPods result listed or that ended a wait."""
+    heard: dict[str, int] = field(default_factory=dict)
+    """Children whose conclusion a WaitForPods result listed or that ended a wait; and the seq of what told it."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
     planning: TaskFold = field(default_factory=TaskFold)
@@ -104,14 +112,17 @@ class PodFacts:
             case ToolResults():
                 for result in entry.results:
                     if result.status == "ok" and result.data:
-                        self._take_data(result, result.data)
+                        self._take_data(result, result.data, entry.seq)
             case SystemItems():
                 for item in entry.items:
-                    self._take_item(item)
+                    self._take_item(item, entry.seq)
             case RunEnd():
                 self._end_run(entry)
             case Rewound():
-                self._awaited = frozenset()
+                self._awaited, self._paused_at, self._rests_unfinished = frozenset(), None, False
+                self.heard = {pod_id: seq for pod_id, seq in self.heard.items() if seq < entry.to}
+            case SegmentStart() if entry.origin is not None and entry.origin.session != entry.session:
+                self._inherit(entry)
             case _:
                 pass
 
@@ -185,28 +196,39 @@ class PodFacts:
             self.run_text = ""
         self.run_text += "".join(i.text for i in entry.items if i.type == "text")
 
-    def _take_data(self, result: ToolResult, data: dict[str, Json]) -> None:
+    def _inherit(self, fork: SegmentStart) -> None:
+        """What the model of a fork has read, it has read in its origin; children and their output are not inherited."""
+        for group in fork.history:
+            for result in group.results if isinstance(group, ToolResultGroup) else ():
+                if result.status == "ok" and result.data:
+                    self._see(result.data)
+
+    def _see(self, data: dict[str, Json]) -> None:
+        if "file" in data:
+            seen = FileSeen(str(data["file"]["path"]), str(data["file"]["digest"]))
+            self.seen[seen.path] = seen
+
+    def _take_data(self, result: ToolResult, data: dict[str, Json], seq: int) -> None:
         if result.name == "SpawnPod" and "pod_id" in data:
             self.children[data["pod_id"]] = ChildFact(
                 str(data.get("name", "")),
                 bool(data.get("detached")),
                 self.parents_work,
                 write=tuple(map(str, data.get("write") or ())),
+                spawned=seq,
             )
             self._run_children.append(data["pod_id"])
-        if "file" in data:
-            seen = FileSeen(str(data["file"]["path"]), str(data["file"]["digest"]))
-            self.seen[seen.path] = seen
+        self._see(data)
         if "read" in data:
             self.read_positions[str(data["read"]["pod_id"])] = int(data["read"]["to"])
         for pod_id in data.get("listed") or ():
-            self.heard.add(str(pod_id))
+            self.heard[str(pod_id)] = seq
         for pod_id in data.get("concluded") or ():
             self._conclude(str(pod_id))
         if result.name == "SendToPod" and "pod_id" in data:
             self._reopen(str(data["pod_id"]), int(data.get("after") or 0))
 
-    def _take_item(self, item: SystemItem) -> None:
+    def _take_item(self, item: SystemItem, seq: int) -> None:
         event = item.payload.get("event") if item.kind == "pod_event" else None
         if not isinstance(event, dict) or event.get("stale"):
             return
@@ -217,7 +239,7 @@ class PodFacts:
         if concludes(event) and (child is None or event_seq(event) > child.after):
             self._conclude(pod_id)
             if pod_id in self._awaited:
-                self.heard.add(pod_id)
+                self.heard[pod_id] = seq
 
     def _conclude(self, pod_id: str) -> None:
         child = self.children.get(pod_id)
@@ -228,4 +250,19 @@ class PodFacts:
         child = self.children.get(pod_id)
         if child is not None:
             child.concluded, child.after = False, after
-        self.heard.discard(pod_id)
+        self.heard.pop(pod_id, None)
+
+
+def pod_facts(entries: Iterable[LogEntry], parent_id: str | None) -> PodFacts:
+    """The facts of a whole log, rewinds and all."""
+    log = list(entries)
+    facts = PodFacts(parent_id)
+    for entry in log:
+        facts.apply(entry)
+    if any(isinstance(entry, Rewound) for entry in log):
+        kept = PodFacts(parent_id)
+        for entry in present(log):
+            kept.apply(entry)
+        for name in HISTORY_FACTS:
+            setattr(facts, name, getattr(kept, name))
+    return facts

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from actors.pod import stimuli as st
 from actors.pod.children import StoreChildren
 from actors.pod.driver import PodDriver, PodParts
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.ports import HostParts
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
@@ -157,9 +157,7 @@ class PodHost:
     def _restore(self, lease: Lease, entries: list[LogEntry]) -> PodDriver:
         state = restore(entries)
         config = PodConfig.read(state.history.config)
-        facts = PodFacts(config.parent_id)
-        for entry in entries:
-            facts.apply(entry)
+        facts = pod_facts(entries, config.parent_id)
         limits = PodLimits(config.max_depth, config.max_children)
         children = StoreChildren(lease.session, self._parts.store, self._parts.directory, limits)
         toolbox = self._parts.toolbox(config, children)

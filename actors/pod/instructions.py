@@ -69,6 +69,11 @@ class AbortCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Fold the whole log anew, after a rewind; answered by `Restored` or `RestoreFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetDeadline:
     """Tell `DeadlinePassed(run_id)` at `at_ms` (UTC milliseconds). Replaces an earlier one."""
 
@@ -130,6 +135,7 @@ Instruction: TypeAlias = (
     | AbortRequest
     | RunCalls
     | AbortCalls
+    | Restore
     | SetDeadline
     | ClearDeadline
     | RetryLater

@@ -15,7 +15,7 @@ from session_store.entries import LogEntry
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.restore import History
-from session_store.status import StatusFold, answers, is_control, starts_run
+from session_store.status import StatusFold, answers, is_control, rewind_of, starts_run
 
 Order: TypeAlias = Literal["stop", "cancel", "interrupt", "pause"]
 
@@ -74,7 +74,13 @@ class PodState:
     def running(self) -> bool:
         """Whether a run is open, or a paused one is being resumed."""
         fold = self.fold
-        return fold.run_open or (fold.outcome == "paused" and starts_run(fold, self.messages))
+        resumed = fold.outcome == "paused" and self.rewind is None and starts_run(fold, self.messages)
+        return fold.run_open or resumed
+
+    @property
+    def rewind(self) -> Message | None:
+        """The rewind that is to take place before anything else begins."""
+        return rewind_of(self.inbox.values())
 
     def aimed(self, kind: str) -> Message | None:
         """The youngest control message of `kind` that is aimed at the current run."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from actors.pod.facts import PodFacts
 from actors.protocol.model import ModelReply
 from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
 from session_store.items import AssistantItem
 from session_store.messages import Message
 from session_store.requests import Appended as AppendReply
+from session_store.restore import RestoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,21 @@ class CallsFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """The log as it is after the rewind, folded anew."""
+
+    state: RestoredState
+    facts: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFailed:
+    """The log could not be read within the store's limit, or is damaged."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlinePassed:
     run_id: str
 
@@ -143,6 +160,8 @@ Stimulus: TypeAlias = (
     | RequestFailed
     | RequestAborted
     | CallsFinished
+    | Restored
+    | RestoreFailed
     | DeadlinePassed
     | ParkingAsked
     | Released

@@ -23,6 +23,8 @@ class Phase(StrEnum):
     """Tools run; results are appended as they finish."""
     STALLED = "stalled"
     """The store cannot commit; the run's end is tried again."""
+    RESTORING = "restoring"
+    """A rewind is committed; the log is folded anew."""
     RELEASING = "releasing"
     """The lease is being given up."""
     GONE = "gone"
@@ -45,7 +47,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
     (Phase.RESTING, s.LeaseLost): _FENCED,
     (Phase.COMMITTING, s.MessagesArrived): frozenset({Phase.COMMITTING}),
-    (Phase.COMMITTING, s.Appended): _ANYTHING_NEXT,
+    (Phase.COMMITTING, s.Appended): _ANYTHING_NEXT | {Phase.RESTORING},
     (Phase.COMMITTING, s.AppendRefused): _FENCED,
     (Phase.COMMITTING, s.AppendFailed): frozenset({Phase.STALLED, Phase.GONE}),
     (Phase.COMMITTING, s.DeadlinePassed): frozenset({Phase.COMMITTING}),
@@ -78,6 +80,12 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.STALLED, s.DeadlinePassed): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.LeaseLost): _FENCED,
+    (Phase.RESTORING, s.Restored): frozenset({Phase.RESTING, Phase.RESOLVING, Phase.COMMITTING}),
+    (Phase.RESTORING, s.RestoreFailed): _FENCED,
+    (Phase.RESTORING, s.MessagesArrived): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.DeadlinePassed): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.ParkingAsked): frozenset({Phase.RESTORING}),
+    (Phase.RESTORING, s.LeaseLost): _FENCED,
     (Phase.RELEASING, s.MessagesArrived): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RELEASING, s.DeadlinePassed): frozenset({Phase.RELEASING}),

@@ -1,7 +1,8 @@
 """The turn machine: stimulus in, instructions out. No Ray, no I/O, no clock, no randomness.
 
 It decides by level, not by edge: `_advance` looks at the folds of what is committed and at the inbox, and says the one
-next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged.
+next thing. What is committed is only ever changed by `_committed`, with what the store acknowledged; after a rewind it
+is folded anew from the log (`Restored`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from actors.pod.endings import (
 )
 from actors.pod.facts import PodFacts
 from actors.pod.openings import add_gap, open_run, void
+from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import Invoke, LogEntry, RunEnd, ToolResults
+from session_store.entries import Invoke, LogEntry, Rewound, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
@@ -105,6 +107,11 @@ class TurnMachine:
                 self._follow(self._answered(stimulus))
             case st.CallsFinished(outcomes):
                 self._calls_finished(outcomes)
+            case st.Restored(state, facts):
+                self.state.history, self.state.fold, self.state.facts = state.history, state.status, facts
+                self._advance()
+            case st.RestoreFailed(reason):
+                self._do(do.Quit("store", reason), Phase.GONE)
             case st.DeadlinePassed(run_id):
                 self._late = self._late or (run_id == self.state.fold.run_id and self.state.fold.run_open)
                 self._heed()
@@ -152,6 +159,8 @@ class TurnMachine:
             self._append(void(state, controls))
         elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
             self._end(cancel_run(state, "interrupt"))
+        elif (order := state.rewind) is not None:
+            self._append(rewind(state, order))
         elif starts_run(state.fold, state.messages):
             if not self._look_up():
                 self._append(open_run(state, self._next_id("run")))
@@ -313,7 +322,9 @@ class TurnMachine:
         hinted = tuple(dict.fromkeys((*(d.session for d in flight.deliveries), *reply.cascaded)))
         if hinted:
             self._out.append(do.Hint(hinted))
-        if self.phase is Phase.COMMITTING:
+        if any(isinstance(e, Rewound) for e in flight.entries):
+            self._do(do.Restore(), Phase.RESTORING)
+        elif self.phase is Phase.COMMITTING:
             self._advance()
         else:
             self._go_on_calling()

@@ -12,10 +12,9 @@ from actors.protocol.tasks import face_in
 from orchestrator.cli.check import store_file
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.forest import Pod
-from orchestrator.gateway.views import inbox_view, pod_view, tasks_view
+from orchestrator.gateway.views import entry_view, inbox_view, pod_view, tasks_view
 from orchestrator.home import Home
 from session_store.backends.sqlite_reader import SqliteReader
-from session_store.codec import entry_json
 from session_store.entries import LogEntry
 from session_store.reading import decoded
 from session_store.requests import PodRow, Query, Read
@@ -46,7 +45,7 @@ class StoreReader:
 
     def log(self, pod_id: str, after: int, limit: int) -> tuple[Sequence[Mapping[str, Any]], int]:
         entries, head = self._page(pod_id, after, limit)
-        return [entry_json(entry) for entry in entries], head
+        return [entry_view(entry) for entry in entries], head
 
     def tasks(self, pod_id: str) -> Mapping[str, Any]:
         rows = self._rows(Query(ids=(pod_id,)))

@@ -135,7 +135,8 @@ def _segment_start(entry: Entry) -> list[Told]:
     if tools:
         words.append(f"tools {tools}")
     if entry.get("history"):
-        words.append(f"{len(entry['history'])} items kept")
+        kept = len(entry["history"]) + int(entry.get("history_left_out") or 0)
+        words.append(f"{kept} items kept")
     if origin:
         words.append(f"from {origin.get('session')} at {origin.get('seq')}")
     return [Told("=", " · ".join(words), "dim")]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.pod.endings import Commit, Ending, cancel_run, end_run, stop_pod, withdraw_cancelled
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.openings import open_run, void
+from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.protocol.config import PodConfig
 from orchestrator.directory.state import CloseKind
@@ -25,9 +26,7 @@ def pod_state(lease: Lease, entries: list[LogEntry]) -> PodState:
     """The Pod's state as its log and inbox say. Raises `pydantic.ValidationError` for a malformed config."""
     restored = restore(entries)
     config = PodConfig.read(restored.history.config)
-    facts = PodFacts(config.parent_id)
-    for entry in entries:
-        facts.apply(entry)
+    facts = pod_facts(entries, config.parent_id)
     who = Identity(lease.session, config.name, config.parent_id, lease.epoch)
     state = PodState(config, who, restored.history, restored.status, facts, lease.head)
     state.note(lease.messages)
@@ -65,6 +64,8 @@ def _died(state: PodState, problem: Problem, run_id: str) -> Commit | None:
     fold = state.fold
     commit = Commit()
     if not state.running:
+        if state.rewind is not None:
+            return rewind(state, state.rewind)  # accepted, and nothing that comes after it may overtake it
         if starts_run(fold, state.messages):
             commit = open_run(state, run_id)
             _foresee(state, commit)

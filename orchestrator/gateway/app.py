@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from orchestrator.gateway import routes_events as events
 from orchestrator.gateway import routes_messages as messages
 from orchestrator.gateway import routes_pods as pods
+from orchestrator.gateway import routes_turns as turns
 from orchestrator.gateway.context import Endpoint, Gateway, Handler
 from orchestrator.gateway.problems import HttpProblem, invalid, problem_response
 
@@ -36,6 +37,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{POD}/resume", messages.control("resume")),
     ("POST", f"{POD}/cancel", messages.control("cancel")),
     ("POST", f"{POD}/stop", messages.stop),
+    ("POST", f"{POD}/rewind", turns.rewind),
+    ("POST", f"{POD}/fork", turns.fork),
     ("GET", "/v1/inbox", pods.inbox),
     ("GET", "/v1/events", events.of_all),
     ("GET", "/v1/alerts", events.alerts),

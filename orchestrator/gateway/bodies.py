@@ -16,7 +16,7 @@ from session_store.status import Status
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 # Ids that polypod itself gives to messages: events and tasks (`<pod id>:…`), cascades, what tools and `stop` send.
-_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer|send|stop):")
+_OWN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:|(cascade|answer|send|stop|fork):")
 
 
 def is_pod_id(text: str) -> bool:
@@ -182,7 +182,7 @@ class AnswerBody(Body):
 
 
 class ControlBody(Body):
-    """Of `pause` and `resume`."""
+    """Of `pause` and `resume`, and of what is asked for once like them."""
 
     message_id: MessageId | None = None
 
@@ -193,6 +193,16 @@ class CancelBody(ControlBody):
 
 class StopBody(ControlBody):
     reason: Annotated[str, StringConstraints(max_length=1000)] | None = None
+
+
+class RewindBody(ControlBody):
+    to_seq: int = Field(ge=1, lt=1 << 62)
+    expected_head: int = Field(ge=1, lt=1 << 62)
+
+
+class ForkBody(ControlBody):
+    at_seq: int | None = Field(default=None, ge=1, lt=1 << 62)
+    name: PodName | None = None
 
 
 class ListQuery(Lenient):

@@ -42,6 +42,7 @@ _BY_REASON: dict[str, tuple[str, int | None]] = {
     "conflict": ("invalid", 409),
     "limit": ("limit", 429),
     "busy": ("busy", 409),
+    "head_moved": ("busy", 409),
 }
 
 
@@ -75,7 +76,8 @@ def from_error(error: Exception) -> HttpProblem | None:
             return HttpProblem(kind, error.message, status) if kind in STATUS else HttpProblem("invalid", error.message)
         case ConditionFailed():
             kind, status = _BY_REASON.get(error.reason, ("busy", 409))
-            return HttpProblem(kind, _sentence(error.message), status)
+            more = {"head_seq": error.detail["head"]} if "head" in error.detail else {}
+            return HttpProblem(kind, _sentence(error.message), status, **more)
         case UnknownSession():
             return pod_not_found(str(error.detail.get("session", "")))
         case StoreDamaged():

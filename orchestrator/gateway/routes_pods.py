@@ -13,9 +13,8 @@ from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, json_response
 from orchestrator.gateway.problems import HttpProblem
 from orchestrator.gateway.results import ResultFold, result_view
-from orchestrator.gateway.views import inbox_view, tasks_view
+from orchestrator.gateway.views import entry_view, inbox_view, tasks_view
 from orchestrator.ports import NewPod
-from session_store.codec import entry_json
 from session_store.errors import UnknownSession
 from session_store.reading import decoded
 from session_store.requests import FindMessage, Query, Read
@@ -75,7 +74,7 @@ async def log(call: Call) -> Response:
     asked = call.query(bodies.LogQuery)
     row = await call.row()
     found = await call.gateway.feed.ask(Read(row.id, asked.after, asked.limit))
-    entries = [entry_json(entry) for entry in decoded(row.id, found.entries)]
+    entries = [entry_view(entry) for entry in decoded(row.id, found.entries)]
     return json_response({"entries": entries, "head_seq": found.head})
 
 

@@ -6,12 +6,25 @@ from collections.abc import Iterable, Sequence
 
 from actors.protocol.tasks import Face, TaskList, counted, shown_id, shown_status
 from orchestrator.events import EntryEvent, EntryHeader, StatusEvent, SystemItemEvent
+from orchestrator.gateway.sse import json_bytes
 from session_store.codec import entry_json, time_text
-from session_store.entries import Invoke, LogEntry, Question, QuestionClosed, RunEnd, SystemItems
+from session_store.entries import (
+    Invoke,
+    LogEntry,
+    Question,
+    QuestionClosed,
+    Rewound,
+    RunEnd,
+    SegmentStart,
+    SystemItems,
+)
 from session_store.items import Json
 from session_store.rows import PodRow
 
 JsonObject = dict[str, Json]
+
+HISTORY_SHOWN = 1 << 20
+"""Bytes of JSON that a `segment_start` shows of the history it begins with; its origin has the rest."""
 
 
 def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
@@ -81,10 +94,27 @@ def status_event(row: PodRow) -> StatusEvent:
     return StatusEvent(row.status, row.epoch, row.head)
 
 
+def entry_view(entry: LogEntry) -> JsonObject:
+    """An entry as it is shown. Of a long inherited history the youngest items; `history_left_out` counts the others."""
+    view = entry_json(entry)
+    if isinstance(entry, SegmentStart) and entry.history:
+        shown: list[Json] = []
+        room = HISTORY_SHOWN
+        for item in reversed(view["history"]):
+            room -= len(json_bytes(item))
+            if room < 0:
+                break
+            shown.append(item)
+        view["history"] = shown[::-1]
+        if len(shown) < len(entry.history):
+            view["history_left_out"] = len(entry.history) - len(shown)
+    return view
+
+
 def entry_events(entry: LogEntry) -> list[EntryEvent | SystemItemEvent]:
     """An entry as one event, or as one event for each SystemItem in it."""
     if not isinstance(entry, SystemItems) or not entry.items:
-        return [EntryEvent(entry.seq, entry_json(entry))]
+        return [EntryEvent(entry.seq, entry_view(entry))]
     ts, last = time_text(entry.ts), len(entry.items) - 1
     return [
         SystemItemEvent(entry.seq, ts, item.kind, item.payload, item.body, last=place == last)
@@ -107,6 +137,8 @@ def _header_fields(entry: LogEntry) -> JsonObject:
             return {"kinds": [item.kind for item in entry.items]}
         case Question():
             return {"question_id": entry.question_id, "kind": entry.kind}
+        case Rewound():
+            return {"to": entry.to}
         case QuestionClosed():
             return {"question_id": entry.question_id, "how": entry.how}
         case _:

@@ -77,6 +77,9 @@ class MemoryTables:
     def add_entries(self, state: SessionState, rows: Sequence[StoredEntry]) -> None:
         self.sessions[state.id].log.extend(rows)
 
+    def entry(self, state: SessionState, seq: int) -> StoredEntry:
+        return self.sessions[state.id].log[seq - 1]
+
     def note_child(self, state: SessionState, pod_id: str) -> None:
         pass  # the fold is the row
 

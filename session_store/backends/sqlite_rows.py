@@ -18,7 +18,7 @@ from session_store.rows import Scope
 from session_store.state import Batch, MessagePlace, SessionState
 from session_store.status import StatusFold
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Goes up with any change of what `StatusFold` says of a log: older copies are then derived from their logs anew."""
 PLACES: tuple[MessagePlace, ...] = ("pending", "consumed", "undeliverable")
 PENDING = PLACES.index("pending")
@@ -46,6 +46,7 @@ def pack_fold(fold: StatusFold) -> bytes:
             None if fold.question is None else to_plain(fold.question),
             (fold.ended, fold.created_at, fold.updated_at),
             (fold.requests, fold.input, fold.cache_read, fold.cache_write, fold.output),
+            fold.removed,
         ]
     )
     return bytes([FOLD_VERSION]) + crc32(body).to_bytes(4, "big") + body
@@ -55,7 +56,7 @@ def unpack_fold(data: bytes | None) -> StatusFold | None:
     """The fold, or None if the bytes are missing, of another version or damaged: then the log tells."""
     if data is None or len(data) < 6 or data[0] != FOLD_VERSION or crc32(data[5:]) != int.from_bytes(data[1:5], "big"):
         return None
-    run, serves, rest, question, times, usage = unpack(data[5:])
+    run, serves, rest, question, times, usage, removed = unpack(data[5:])
     fold = StatusFold(*run)
     fold.serves = tuple(Served(*s) for s in serves)
     fold.outcome, error, waits_for, fold.mode = rest
@@ -64,6 +65,7 @@ def unpack_fold(data: bytes | None) -> StatusFold | None:
     fold.question = None if question is None else from_plain(Question, question)
     fold.ended, fold.created_at, fold.updated_at = times
     fold.requests, fold.input, fold.cache_read, fold.cache_write, fold.output = usage
+    fold.removed = tuple((first, last) for first, last in removed)
     return fold
 
 

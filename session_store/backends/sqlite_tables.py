@@ -20,6 +20,7 @@ from session_store.backends.sqlite_rows import (
     pack_batch,
     pack_fold,
     pack_scope,
+    read_rows,
     session_state,
     unpack_fold,
     unpack_scope,
@@ -214,6 +215,9 @@ class SqliteTables:
                 "INSERT INTO entries VALUES (?, ?, ?, ?, ?)",
                 (base | row.seq, row.ts, state.epoch, crc32(row.body), row.body),
             )
+
+    def entry(self, state: SessionState, seq: int) -> StoredEntry:
+        return read_rows(self._db, state.no, state.id, (seq - 1, seq))[0]
 
     def note_child(self, state: SessionState, pod_id: str) -> None:
         event = state.fold.child_events[pod_id]

@@ -12,17 +12,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from session_store.backends.memory import MemoryStore
 from session_store.backends.sqlite import SqliteStore
 from session_store.check import check
-from session_store.entries import Extension
+from session_store.entries import Extension, LogEntry, Origin, Rewound, UserInput
 from session_store.errors import ConditionFailed, HeadMoved, Refused, StaleEpoch
+from session_store.items import Segment
 from session_store.reading import read_log
 from session_store.requests import (
     Annotate,
     Append,
     Appended,
     Create,
+    Deliver,
     Delivery,
     FindMessage,
     Follow,
+    Fork,
     Open,
     Pending,
     Query,
@@ -49,14 +52,26 @@ class Model:
     inbox: list[str] = field(default_factory=list)
     gone: dict[str, int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
+    removed: set[int] = field(default_factory=set)
     last: tuple[Append, Appended] | None = None
 
     @property
     def head(self) -> int:
         return len(self.words)
 
+    @property
+    def prompts(self) -> list[int]:
+        return [seq for seq, word in enumerate(self.words, 1) if word[0] == "u"]
+
     def has(self, message_id: str) -> bool:
         return message_id in self.inbox or message_id in self.gone
+
+
+_NAMES = {"start": "segment_start", "note a": "extension", "note b": "extension"}
+
+
+def said(word: str) -> LogEntry:
+    return UserInput((Segment("text", word),), word, "user") if word[0] == "u" else text(word)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -120,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from([n for n, m in self.models.items() if m.owned]))
         model = self.models[name]
         expected = data.draw(st.integers(model.history, model.head))
-        words = [self.fresh("w") for _ in range(count)]
+        words = [self.fresh(data.draw(st.sampled_from("wu"))) for _ in range(count)]
         targets = [data.draw(st.sampled_from(sorted(self.models))) for _ in range(gives)]
         told = [(target, self.fresh("d")) for target in targets]
         request = Append(
@@ -128,7 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
             model.epoch,
             expected,
             self.fresh("b"),
-            tuple(text(w) for w in words),
+            tuple(said(w) for w in words),
             tuple(Delivery(target, message(message_id, "notify", name)) for target, message_id in told),
             tuple(model.inbox[:takes]),
         )
@@ -183,6 +198,54 @@ class StoreMachine(RuleBasedStateMachine):
             model.keys[key] = model.head
         assert (reply.seq, reply.head) == (model.keys[key], model.head)
 
+    @precondition(lambda self: self.models)
+    @rule(data=st.data())
+    def rewind(self, data: st.DataObject) -> None:
+        """Refused with the reason that the paper gives; an accepted one keeps all others off until it took place."""
+        name = data.draw(st.sampled_from(sorted(self.models)))
+        model = self.models[name]
+        to = data.draw(st.sampled_from([*model.prompts, 0, model.head, model.head + 1]))
+        expected = data.draw(st.integers(model.history - 1, model.head + 1))
+        order = Deliver(name, message(self.fresh("m"), "rewind", to=to, expected_head=expected))
+        reason = ""
+        if model.inbox:
+            reason = "busy"
+        elif not model.history <= expected <= model.head:
+            reason = "head_moved"
+        elif to not in model.prompts or to in model.removed:
+            reason = "invalid"
+        if reason:
+            refusal = self.refused(order)
+            assert isinstance(refusal, ConditionFailed)
+            assert refusal.reason == reason
+            return
+        self.store.execute(order)
+        again = replace(order, message=replace(order.message, message_id=self.fresh("m")))
+        assert isinstance(self.refused(again), ConditionFailed)
+        epoch = self.store.execute(Open(name, 0)).epoch
+        model.epoch, model.owned = epoch, True
+        consumed = (order.message.message_id,)
+        request = Append(name, epoch, model.head, self.fresh("b"), (Rewound(to),), consumes=consumed)
+        model.last = (request, self.store.execute(request))
+        model.removed |= {seq for seq in model.prompts if seq >= to}
+        model.words.append("rewound")
+        model.history = model.gone[order.message.message_id] = model.head
+
+    @precondition(lambda self: 0 < len(self.models) < 6)
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        source = data.draw(st.sampled_from(sorted(self.models)))
+        made = self.fresh("f")
+        seq = data.draw(st.integers(0, self.models[source].head + 1))
+        request = Fork(made, "default", f"fork {made}", replace(start(made), origin=Origin(source, seq)))
+        if not 1 <= seq <= self.models[source].head:
+            assert isinstance(self.refused(request), ConditionFailed)
+            return
+        for existed in (False, True):
+            reply = self.store.execute(request)
+            assert (reply.session, reply.head, reply.existed) == (made, 1, existed)
+        self.models[made] = Model(["start"], 1)
+
     @precondition(lambda self: any(m.owned for m in self.models.values()))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
@@ -208,7 +271,7 @@ class StoreMachine(RuleBasedStateMachine):
             entries = read_log(self.store, name)
             assert [e.seq for e in entries] == list(range(1, model.head + 1))
             said = [e.items[0].text if e.type == "assistant_items" else e.type for e in entries]  # type: ignore[union-attr]
-            wanted = ["segment_start" if w == "start" else "extension" if w[:4] == "note" else w for w in model.words]
+            wanted = [_NAMES.get(w, "user_input" if w[0] == "u" else w) for w in model.words]
             assert said == wanted
             fold = StatusFold()
             for entry in entries:

@@ -51,8 +51,8 @@ class Watch:
                 ]
                 if ignored:
                     raise LawBroken(f"{request.session[-4:]} ends a run {entry.outcome} against {ignored[0].kind}")
-            if isinstance(entry, Invoke) and any(m.kind == "stop" for m in seen):
-                raise LawBroken(f"{request.session[-4:]} starts a run against stop")
+            if isinstance(entry, Invoke) and (against := [m.kind for m in seen if m.kind in ("stop", "rewind")]):
+                raise LawBroken(f"{request.session[-4:]} starts a run against {against[0]}")
         if request.cascade is not None:
             self._check_reach(request.session, request.cascade)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from session_store.entries import Extension
+from actors.protocol.task_log import tasks_of
+from orchestrator.forks import ForkOrder, fork_of
+from session_store.entries import Extension, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
+from session_store.restore import restore
 from tests.simulation import prompts
 from tests.simulation.directory import Directory
-from tests.simulation.world import World, prompt
+from tests.simulation.world import TENANT, LawBroken, World, prompt
 
 ACTS = {
     "root": 6,
@@ -20,6 +23,8 @@ ACTS = {
     "stop": 6,
     "again": 8,
     "annotate": 6,
+    "rewind": 20,
+    "fork": 5,
 }
 FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
 
@@ -71,8 +76,47 @@ class People:
                 key = world.token("key")
                 world.execute(Annotate(session, Extension("sim", {"key": key}), key, guard))
                 world.note_annotation(session)
+            case "rewind":
+                at_rest = [r.id for r in world.rows() if r.status not in ("running", "ended")]
+                self.rewind(rng.choice(at_rest) if at_rest and rng.random() < 0.8 else session)
+            case "fork":
+                self.fork(session)
             case _:
                 self.control(session, kind)
+
+    def rewind(self, session: str) -> None:
+        """Mostly to a prompt of the present history at the present head; then the other client's, which comes late."""
+        rng, reference = self.world.rng, self.world.references[session]
+        prompts = [e.seq for e in reference.entries if isinstance(e, UserInput)]
+        fit = [seq for seq in prompts if reference.fold.in_history(seq)]
+        to = rng.choice(fit) if fit and rng.random() < 0.9 else rng.randint(0, len(reference.entries) + 1)
+        head = len(reference.entries) - (rng.random() < 0.1)
+        for _ in range(rng.choice((1, 1, 2))):
+            order = Message(self.world.token("rewind"), "rewind", "user", {"to": to, "expected_head": head})
+            self._deliver(Deliver(session, order))
+
+    def fork(self, session: str) -> None:
+        """Of any turn of any session: with the history of that point, and the source stays as it is."""
+        world, reference = self.world, self.world.references[session]
+        before = (world.row(session), len(reference.entries))
+        seq = world.rng.randint(1, len(reference.entries))
+        made, name = world.fresh_session(), world.token("fork")
+        request = fork_of(reference.entries, seq, ForkOrder(session, made, world.token("fork"), TENANT, name))
+        world.execute(request)
+        if (world.row(session), len(reference.entries)) != before:
+            raise LawBroken(f"the fork of {session[-4:]} has changed it")
+        origin = request.start.origin.seq if request.start.origin is not None else 0
+        rests = [e.seq for e in reference.entries[:seq] if isinstance(e, RunEnd | Rewound)]
+        if not (rests or [1])[-1] <= origin <= seq:
+            raise LawBroken(f"{name} begins at {origin}, not at the last rest before {seq} ({rests[-1:]})")
+        there = restore(reference.entries[:origin])
+        there.history.close()
+        begun = world.references[made]
+        inherited = begun.history.items[: len(there.history.items)]
+        if there.status.run_open or inherited != there.history.items:
+            raise LawBroken(f"the history of {name} is not that of its source at {seq}")
+        if begun.facts.planning.now.tasks != tasks_of(reference.entries[:origin]):
+            raise LawBroken(f"the task list of {name} is not that of its source at {origin}")
 
     def control(self, session: str, kind: str) -> None:
         rng = self.world.rng

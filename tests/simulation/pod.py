@@ -11,10 +11,11 @@ from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
+from actors.protocol.tasks import TaskList
 from actors.protocol.tools import CallKey, ToolOutcome
 from session_store.codec import pack, to_plain
 from session_store.entries import Extension
@@ -31,6 +32,7 @@ CLIENT_TRIES = 3
 @dataclass(slots=True)
 class RunningCall:
     key: CallKey
+    name: str
     work: Generator[int, None, ToolOutcome]
     aborted: bool = False
 
@@ -48,11 +50,11 @@ class Incarnation:
         entries = list(world.references[self.session].entries)
         restored = restore(entries)
         self.config = PodConfig.read(restored.history.config)
-        facts = PodFacts(self.config.parent_id)
-        for entry in entries:
-            facts.apply(entry)
+        facts = pod_facts(entries, self.config.parent_id)
         self.machine = TurnMachine(self.config, restored, facts, lease, tools.idempotent)
         self.calls: dict[int, RunningCall] = {}
+        self.planned: dict[int, TaskList] = {}
+        """The task list as the calls of a reply have left it so far, by the seq of the reply."""
         self._finished: list[tuple[int, ToolOutcome]] = []
         self._request_aborted = self._resolving_aborted = False
         self._deadline: Event | None = None
@@ -79,7 +81,7 @@ class Incarnation:
         name = type(stimulus).__name__
         self.world.moves.add((before, name, self.machine.phase))
         self.world.say(f"  {self.tag}: {name} -> {self.machine.phase} [{', '.join(map(_short, instructions))}]")
-        if isinstance(stimulus, st.Appended):
+        if isinstance(stimulus, (st.Appended, st.Restored)) and self.machine.phase is not Phase.RESTORING:
             self.check_memory()
         for instruction in instructions:
             self.carry_out(instruction)
@@ -112,6 +114,8 @@ class Incarnation:
             case do.AbortCalls():
                 for call in self.calls.values():
                     call.aborted = True
+            case do.Restore():
+                self._later("restore", self._restore)
             case do.SetDeadline(run_id, at_ms):
                 self._clear_deadline()
                 wait = max(0, at_ms - self.world.now)
@@ -182,6 +186,13 @@ class Incarnation:
             self.doubtful = True  # it may have been committed after all
             self._later("no answer", lambda: self.feed(st.AppendFailed(request.batch_id, "no answer")))
 
+    def _restore(self) -> None:
+        if self.world.chance(0.05):
+            self.feed(st.RestoreFailed("no answer"))
+            return
+        entries = list(self.world.references[self.session].entries)
+        self.feed(st.Restored(restore(entries), pod_facts(entries, self.config.parent_id)))
+
     def _release(self) -> None:
         try:
             self.world.execute(Release(self.session, self.epoch))
@@ -222,7 +233,7 @@ class Incarnation:
             key = CallKey(self.session, instruction.message.seq, index)
             if index in self.calls:
                 raise LawBroken(f"{key} is started while a call of that index runs")
-            self.calls[index] = RunningCall(key, tools.work(self.world, self, key, call))
+            self.calls[index] = RunningCall(key, call.name, tools.work(self.world, self, key, call))
             self._later(f"tool {call.name}", lambda i=index: self._work(i))
 
     def _work(self, index: int) -> None:

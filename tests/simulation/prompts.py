@@ -1,4 +1,4 @@
-"""Prompts with references, and what looking them up comes to: found, partly missing, or a prompt nobody can carry out."""
+"""Prompts with references, and what looking them up comes to: found, partly missing, or a prompt nobody can do."""
 
 from __future__ import annotations
 

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.pod.facts import PodFacts
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.pod.facts import PodFacts, pod_facts
+from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.ids import uuid7
 from session_store.backends.memory import MemoryStore
-from session_store.entries import LogEntry, SegmentStart
+from session_store.entries import LogEntry, Rewound, SegmentStart
 from session_store.errors import Refused
 from session_store.items import Segment
 from session_store.messages import Message
 from session_store.reading import read_log
-from session_store.requests import Append, Create, Deliver, Parent, PodLimits, Query
-from session_store.restore import History
+from session_store.requests import Append, Create, Deliver, Fork, Parent, PodLimits, Query
+from session_store.restore import History, restore
 from session_store.rows import PodRow
 from session_store.status import StatusFold
 
@@ -57,9 +57,13 @@ class Reference:
 
     def apply(self, entry: LogEntry) -> None:
         self.entries.append(entry)
-        self.history.apply(entry)
         self.fold.apply(entry)
-        self.facts.apply(entry)
+        if isinstance(entry, Rewound):
+            self.history = restore(self.entries).history
+            self.facts = pod_facts(self.entries, self.facts.parent_id)
+        else:
+            self.history.apply(entry)
+            self.facts.apply(entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,10 @@ class World:
                     for m in request.messages:
                         self.sent[m.message_id] = Sent(request.session, m.kind, m.sender)
                 self._read_on(request.session)
+            case Fork():
+                self.sessions.append(request.session)
+                self.references[request.session] = Reference(facts=PodFacts(None))
+                self._read_on(request.session)
             case Deliver():
                 m = request.message
                 self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender))
@@ -215,6 +223,8 @@ class World:
             limits=limits,
             max_wakes=self.rng.choice((3, 1000)),
             detached=bool(more.get("detached")),
+            planning=self.rng.choice(("tasks", "tasks", "todo")),
+            reminder=ReminderRule(self.rng.choice((0, 1, 1, 2, 3)), self.rng.choice((0, 1, 2, 4))),
         )
         start = SegmentStart(session, config.plain(), "Work.", (), 1)
         sender = "user" if parent is None else parent.session

@@ -194,3 +194,15 @@ async def test_a_cancel_from_above_that_finds_nothing_to_end_is_taken_out_of_the
     await close_session(tree.store, CHILD, tree.directory, "died", "signal 9")
     assert tree.log(CHILD) == before
     assert tree.do(Pending(CHILD)).messages == ()
+
+
+async def test_a_pod_that_is_given_up_gets_no_run_ahead_of_an_accepted_rewind() -> None:
+    tree = Tree()
+    tree.begin()
+    tree.append(CHILD, [RunEnd("run-c", "cancelled")])
+    rewind = Message("back", "rewind", USER, {"to": 3, "expected_head": tree.row(CHILD).head})
+    tree.do(Deliver(CHILD, rewind))
+    tree.do(Deliver(CHILD, prompt("next")))
+    await close_session(tree.store, CHILD, tree.directory, "died", "again and again")
+    assert [e.type for e in tree.log(CHILD)][-2:] == ["run_end", "rewound"]
+    assert tree.row(CHILD).status == "running"  # the prompt's turn comes now

@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
-from actors.pod.facts import PodFacts
+from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
@@ -26,6 +26,7 @@ from session_store.entries import (
     Invoke,
     LogEntry,
     QuestionClosed,
+    Rewound,
     RunEnd,
     SegmentStart,
     SystemItems,
@@ -34,7 +35,16 @@ from session_store.entries import (
     Withdrawn,
 )
 from session_store.errors import Refused
-from session_store.items import AssistantItem, Text, ToolCall
+from session_store.items import (
+    AssistantItem,
+    AssistantMessage,
+    HistoryItem,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolResultGroup,
+    UserMessage,
+)
 from session_store.messages import Message
 from session_store.reading import read_log
 from session_store.requests import (
@@ -116,12 +126,11 @@ class Bench:
         """A new incarnation with nothing but the store: as after a kill."""
         lease = self.store.execute(Open(POD, self.directory))
         entries = self.entries
-        facts = PodFacts(self.config.parent_id)
-        for entry in entries:
-            facts.apply(entry)
+        facts = pod_facts(entries, self.config.parent_id)
         self.epoch = lease.epoch
         self.machine = TurnMachine(self.config, restore(entries), facts, lease, lambda name: name in IDEMPOTENT)
         self.flight: do.Append | None = None
+        self.restoring = False
         self.request: do.SendRequest | None = None
         self.resolving: do.ResolveReferences | None = None
         self.running: tuple[int, ...] = ()
@@ -133,8 +142,11 @@ class Bench:
         """One stimulus, and what follows from appends that are carried out at once."""
         self.out = []
         self._feed(stimulus)
-        while self.flight is not None and not self.hold:
-            self._commit()
+        return self._go_on()
+
+    def _go_on(self) -> list[do.Instruction]:
+        while (self.flight is not None or self.restoring) and not self.hold:
+            self._restore() if self.restoring else self._commit()
         return self.out
 
     def _feed(self, stimulus: st.Stimulus) -> None:
@@ -152,6 +164,8 @@ class Bench:
                     self.resolving = instruction
                 case do.RunCalls(_, indexes):
                     self.running += indexes
+                case do.Restore():
+                    self.restoring = True
                 case _:
                     pass
         self.out.extend(said)
@@ -162,9 +176,17 @@ class Bench:
         """Carry out the append in flight, and what follows unless `hold`."""
         self.out = []
         self._commit()
-        while self.flight is not None and not self.hold:
-            self._commit()
-        return self.out
+        return self._go_on()
+
+    def restore(self) -> list[do.Instruction]:
+        """Give the machine the log folded anew, as it asked, and what follows unless `hold`."""
+        self.out = []
+        self._restore()
+        return self._go_on()
+
+    def _restore(self) -> None:
+        self.restoring = False
+        self._feed(st.Restored(restore(self.entries), pod_facts(self.entries, self.config.parent_id)))
 
     def _commit(self) -> None:
         flight = self.take_flight()
@@ -202,12 +224,12 @@ class Bench:
     def check_memory(self) -> None:
         """Law 1: restore(log) equals what the machine holds."""
         state = self.machine.state
+        if self.restoring:
+            return  # it is about to be made anew
         known = [e for e in self.entries if e.seq <= state.head]
         if len(known) < len([e for e in self.entries if not isinstance(e, Extension)]):
             return  # another incarnation wrote
-        restored, facts = restore(known), PodFacts(self.config.parent_id)
-        for entry in known:
-            facts.apply(entry)
+        restored, facts = restore(known), pod_facts(known, self.config.parent_id)
         assert state.history == restored.history
         assert state.facts == facts
         for f in fields(state.fold):
@@ -233,6 +255,21 @@ class Bench:
         self._count += 1
         self.deliver(Message(f"{kind}-{self._count}", kind, sender, body))
         return self.hint()
+
+    def rewind(self, to: int) -> list[do.Instruction]:
+        """A rewind as the store takes it now, and the hint. Raises `Refused`."""
+        self._count += 1
+        body = {"to": to, "expected_head": self.row.head}
+        self.deliver(Message(f"rewind-{self._count}", "rewind", "user", body))
+        return self.hint()
+
+    def seq(self, text: str) -> int:
+        """Seq of the entry that tells so in the story, the last of several."""
+        return [e.seq for e in self.entries if short(e) == text][-1]
+
+    def shown(self) -> list[str]:
+        """What the next request would hold, in short."""
+        return [_item(item) for item in self.machine.state.history.items]
 
     def notify(self, text: str, wake: bool = True, sender: str = "user") -> list[do.Instruction]:
         self.deliver(Message(text, "notify", sender, {"message": text}, wake))
@@ -370,6 +407,15 @@ class Bench:
         assert self.row.status == "waiting_on_children"
         return self
 
+    def waiting_again(self, *pods: str) -> Bench:
+        """This bench, at rest before, now waiting for these children, of which the first was spawned before."""
+        self.working("wait").reply(*(call("SpawnPod", p) for p in pods[1:]), stop="tool_calls")
+        for index, pod in enumerate(pods[1:]):
+            self.finish(index, outcome=ToolOutcome("ok", "Spawned.", None, {"pod_id": pod, "name": pod}))
+        self.reply(call("WaitForPods"), stop="tool_calls")
+        self.finish(0, outcome=ToolOutcome("ok", "Waiting.", None, {"awaiting": list(pods), "mode": "all"}))
+        return self
+
 
 def prompt(text: str, sender: str = "user", **body: Any) -> Message:
     return Message(text, "prompt", sender, {"segments": [{"type": "text", "text": text}], **body})
@@ -401,7 +447,21 @@ def short(entry: LogEntry) -> str | None:
             return f"withdrawn {entry.message_id}"
         case QuestionClosed():
             return f"closed {entry.how}"
+        case Rewound():
+            return f"rewound {entry.to}"
         case SegmentStart() | Extension():
             return None
         case _:
             return None if entry.type == "llm_usage" else entry.type
+
+
+def _item(item: HistoryItem) -> str:
+    match item:
+        case UserMessage():
+            return f"user {item.text}"
+        case AssistantMessage():
+            return f"assistant {item.text or ' '.join(f'<{c.name}>' for c in item.calls)}"
+        case ToolResultGroup():
+            return "results " + " ".join(f"{r.name}={r.status}" for r in item.results)
+        case SystemMessage():
+            return f"{item.item.kind} {item.item.item_id}"

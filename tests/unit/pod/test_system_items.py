@@ -23,8 +23,9 @@ from actors.protocol.system_items.registry import KINDS
 from actors.protocol.system_items.reminder import REMINDER, RemindedTask, Reminder
 from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT, TaskSnapshot
 from actors.protocol.system_items.workflow import WORKFLOW, Workflow
-from orchestrator.cli.logs import entry_of
+from orchestrator.cli.pod_stream import entry_of
 from orchestrator.cli.story import Told, tell
+from orchestrator.events import parse_event
 from session_store.codec import entry_json, pack, to_plain
 from session_store.entries import ENTRY_TYPES, SystemItems
 from session_store.items import HistoryItem, Json, SystemItem, SystemMessage, Text
@@ -134,7 +135,7 @@ async def test_a_kind_added_by_one_registration_is_in_log_stream_and_views() -> 
     assert told.data["body"] == "<weather>\n31 degrees\n</weather>"
     shown = [Told("weather", "<weather>\n31 degrees\n</weather>", "cyan")]
     assert tell(entry_json(logged)) == shown
-    assert tell(entry_of(told.name, told.data) or {}) == shown
+    assert tell(entry_of(parse_event(told.name, told.id, told.data)) or {}) == shown
 
 
 def test_interceptors_may_only_propose_items_and_stand_in_a_fixed_order() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, get_args
 
 import pytest
 
 from actors.pod import stimuli as st
+from actors.pod.facts import PodFacts
 from actors.pod.stimuli import Stimulus
 from actors.pod.transitions import TRANSITIONS, IllegalStimulus, Phase
 from actors.protocol.config import RunLimits
@@ -17,9 +19,11 @@ from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
 from scripts import draw_states
 from session_store.entries import AssistantItems, Invoke, PodEnd, RunEnd, Served, UserInput
+from session_store.errors import Refused
 from session_store.items import Segment, Text, ToolCall
 from session_store.messages import Message
 from session_store.requests import Appended
+from session_store.restore import restore
 from tests.unit.pod.bench import DONE, Bench, call, prompt, referring
 
 STIMULI: tuple[type[Any], ...] = get_args(Stimulus)
@@ -36,6 +40,8 @@ SAMPLES: dict[type[Any], Stimulus] = {
     st.RequestFailed: st.RequestFailed("r", "server", ""),
     st.RequestAborted: st.RequestAborted("r"),
     st.CallsFinished: st.CallsFinished(((0, DONE),)),
+    st.Restored: st.Restored(restore(()), PodFacts()),
+    st.RestoreFailed: st.RestoreFailed("no answer"),
     st.DeadlinePassed: st.DeadlinePassed("r"),
     st.ParkingAsked: st.ParkingAsked(),
     st.Released: st.Released(),
@@ -59,6 +65,11 @@ def bench_in(phase: Phase) -> Bench:
             bench.working()
         case Phase.CALLING:
             bench.calling(call("Act"), call("Look"))
+        case Phase.RESTORING:
+            bench.working().reply("Done.")
+            bench.hold = True
+            bench.rewind(bench.seq("user go"))
+            bench.commit()
         case Phase.RELEASING:
             bench.feed(st.ParkingAsked())
         case _:
@@ -161,7 +172,13 @@ def step(bench: Bench, rng: random.Random, n: int, stingy: bool) -> None:
 
 
 def come(bench: Bench, rng: random.Random, n: int) -> None:
-    kind = rng.choices(("prompt", "notify", "pause", "resume", "cancel", "stop"), (30, 20, 15, 20, 10, 1))[0]
+    kinds = ("prompt", "notify", "pause", "resume", "cancel", "stop", "rewind")
+    kind = rng.choices(kinds, (30, 20, 15, 20, 10, 1, 10))[0]
+    if kind == "rewind":
+        prompts = [e.seq for e in bench.entries if isinstance(e, UserInput)]
+        with suppress(Refused):  # most of the time the Pod is busy
+            bench.rewind(rng.choice(prompts or [1]))
+        return
     busy = rng.choice(("queue", "steer", "interrupt"))
     said = {"type": "text", "text": "x"} if rng.random() < 0.6 else {"type": "hologram"}
     body = {"segments": [said], "when_busy": busy} if kind == "prompt" else {}
@@ -200,6 +217,8 @@ def go_on(bench: Bench, rng: random.Random) -> None:
                 bench.finish(bench.running[0])
             else:
                 bench.feed(st.RetryDue())
+        case Phase.RESTORING:
+            bench.feed(st.RestoreFailed("no answer")) if rng.random() < 0.2 else bench.restore()
         case Phase.RELEASING:
             refused = st.ReleaseRefused(rng.random() < 0.2)
             bench.feed(refused) if rng.random() < 0.2 else bench.release()

@@ -7,7 +7,7 @@ import pytest
 
 from session_store import errors
 from session_store.codec import encode_entry
-from session_store.entries import Extension, RunEnd, SegmentStart, Unknown
+from session_store.entries import Extension, Origin, RunEnd, SegmentStart, Unknown
 from session_store.errors import ConditionFailed, StoreUnavailable
 from session_store.items import Problem
 from session_store.messages import Message
@@ -31,6 +31,7 @@ from session_store.requests import (
     Expect,
     FindMessage,
     Follow,
+    Fork,
     Import,
     Lease,
     Open,
@@ -66,6 +67,8 @@ POD = PodRow(
 REQUESTS: tuple[Any, ...] = (
     Create("s", "t", "m", START),
     Create("s", "t", "m", START, (TOLD,), "n", Parent("p", 1, "r"), True, Scope(("a",), ("b",)), PodLimits(1, 2, 3)),
+    Fork("f", "t", "m", replace(START, origin=Origin("s", 4))),
+    Fork("f", "t", "m", START, (RunEnd("r", "waiting_on_user"),), "n", Scope(("a",), ("b",))),
     Open("s", 3),
     Open("s", 3, 0),
     Append("s", 1, 2, "b"),
