@@ -128,9 +128,7 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
-        So does `SettingsError`, for settings that nothing would keep."""
-        settings.check_permissions()
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)

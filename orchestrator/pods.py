@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.tasks import FACE_TOOLS, TASK_TOOLS, TODO_TOOLS, Face
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
@@ -73,6 +74,7 @@ class PodFactory:
             max_children=_or(limits.children, self.settings.directory.max_children),
             max_wakes=self.settings.directory.max_wakes,
             scope=new.scope,
+            permissions=_rules(profile, workspace),
             metadata=new.metadata,
         )
         if new.scope is not None:
@@ -112,6 +114,7 @@ class PodFactory:
             max_children=_or(limits.children, above.max_children),
             max_wakes=above.max_wakes,
             scope=order.scope or _moved(above, workspace),
+            permissions=tuple(dict.fromkeys((*_rules(profile, workspace), *above.permissions))),
             metadata=above.metadata,
         )
         session = child_id(key.session, key.call_seq, key.index)
@@ -205,6 +208,14 @@ def _narrower(*all_limits: Limits) -> Limits:
         least(x.depth for x in all_limits),
         least(x.children for x in all_limits),
     )
+
+
+def _rules(profile: ProfileSpec, workspace: str) -> tuple[PermissionRules, ...]:
+    """The profile's own rules. A child has those of the Pods above it too: no choice of a profile escapes them."""
+    given = profile.permissions
+    if not any((given.allow, given.deny, given.ask)):
+        return ()
+    return (PermissionRules(profile.name, workspace, given.allow, given.deny, given.ask, given.bypass, given.away),)
 
 
 def _run_limits(limits: Limits) -> RunLimits:

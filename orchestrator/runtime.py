@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from actors.protocol.config import ModelSpec, ReminderRule
 from actors.protocol.tasks import Face
 from orchestrator.directory.settings import DirectorySettings
-from session_store.items import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,17 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionSpec:
+    """Rules for tool calls, as texts. `bypass`: nobody is asked; `away`: nobody is there to be asked."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    bypass: bool = False
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileSpec:
     """One `[profiles.NAME]` table. `model` None: the default model. `tools` None: all, with those of the planning face.
 
@@ -40,7 +50,7 @@ class ProfileSpec:
     planning: Face | None = None
     workspace: str | None = None
     limits: Limits = field(default_factory=Limits)
-    permissions: Mapping[str, Json] = field(default_factory=dict)
+    permissions: PermissionSpec = field(default_factory=PermissionSpec)
 
 
 @dataclass(frozen=True, slots=True)

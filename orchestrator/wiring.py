@@ -25,8 +25,9 @@ from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import UnknownTools, build_toolbox
+from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
@@ -94,7 +95,8 @@ class PodParts:
             self._guards = [r for r in self._guards if r() is not None]
             self._guards.append(weakref.ref(guard))
         try:
-            return build_toolbox(config.tools, children, guard)
+            setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+            return build_toolbox(config.tools, children, guard, setup)
         except UnknownTools as error:  # made by another version: this one cannot run it
             raise ModelError("settings", f"{error}: this polypod does not have them") from error
 

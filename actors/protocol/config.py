@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.tasks import Face
 from session_store.codec import from_plain, to_plain
 from session_store.items import Json
@@ -80,6 +81,8 @@ class PodConfig:
     max_children: int = 64
     max_wakes: int = 1000
     scope: Scope | None = None
+    permissions: tuple[PermissionRules, ...] = ()
+    """Its own profile's rules and those of the Pods above it: the strictest decides."""
     metadata: dict[str, Json] = field(default_factory=dict)
 
     @classmethod

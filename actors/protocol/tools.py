@@ -46,7 +46,8 @@ class ToolContext:
     in this log: what they do since is for somebody else, and this Pod would not be told of its end. `lent` are resolved
     folders that children have to write in until their conclusion stands in this log. `tasks` is the task list of this
     log, with what earlier calls of the same reply did to it. `permitted` is the subject that a person allowed this very
-    call with, `grants` are those allowed for the session (`PermissionAsk.subject`).
+    call with, `grants` are those allowed for the session (`PermissionAsk.subject`). `judged` is the real path that the
+    rules were matched with: the call may touch no other.
     """
 
     key: CallKey
@@ -68,6 +69,7 @@ class ToolContext:
     tasks: TaskList = field(default_factory=TaskList)
     permitted: str | None = None
     grants: frozenset[str] = frozenset()
+    judged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

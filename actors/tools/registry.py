@@ -16,6 +16,7 @@ from actors.tools.environment import redacted
 from actors.tools.files import file_tools
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
+from actors.tools.permission import Permissions
 from actors.tools.planning import planning_tools
 from actors.tools.search import search_tools
 from actors.tools.shell import shell_tool
@@ -44,10 +45,11 @@ class UnknownTools(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolSetup:
-    """Tools made elsewhere (asking), and the limits of all."""
+    """Tools made elsewhere, the limits of all, and the rules that their calls are judged by."""
 
     more: tuple[Tool, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
+    permissions: Permissions = field(default_factory=Permissions)
 
 
 def build_toolbox(
@@ -72,16 +74,17 @@ def build_toolbox(
     missing = tuple(name for name in names if name not in known)
     if missing:
         raise UnknownTools(missing, tuple(known))
-    return PodToolbox({name: known[name] for name in names}, guard, setup.limits)
+    return PodToolbox({name: known[name] for name in names}, guard, setup)
 
 
 class PodToolbox:
     """A `Toolbox` over a fixed set of tools."""
 
-    def __init__(self, tools: Mapping[str, Tool], guard: ToolGuard, limits: ToolLimits) -> None:
+    def __init__(self, tools: Mapping[str, Tool], guard: ToolGuard, setup: ToolSetup) -> None:
         self._tools = dict(tools)
         self._guard = guard
-        self._limits = limits
+        self._limits = setup.limits
+        self._permissions = setup.permissions
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -120,7 +123,9 @@ class PodToolbox:
                 f"{call.name} was not run: its arguments were not a JSON object ({why}). Send them again, whole."
             )
         try:
-            return await tool.run(tool.parse(call.arguments), context)
+            arguments = tool.parse(call.arguments)
+            checked = await self._permissions.check(call, context)
+            return checked if isinstance(checked, ToolOutcome) else await tool.run(arguments, checked)
         except ToolArgumentError as error:
             return error_outcome(f"{call.name} was not run: {error}")
         except ToolRefusal as refusal:

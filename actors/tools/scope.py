@@ -34,12 +34,15 @@ class Reach:
     hidden: tuple[str, ...]
     spill: str = ""
     lent: tuple[str, ...] = ()
+    judged: str | None = None
+    """The one path that the permission rules were matched with, if there are any."""
 
     @classmethod
     def of(cls, context: ToolContext) -> Reach:
         reach = cls.reading(str(context.workspace), context.scope, context.hidden)
         spill = os.path.realpath(context.spill)
-        return replace(reach, forbidden=_real(context.forbidden), spill=spill, lent=context.lent)
+        forbidden = _real(context.forbidden)
+        return replace(reach, forbidden=forbidden, spill=spill, lent=context.lent, judged=context.judged)
 
     @classmethod
     def reading(cls, workspace: str, scope: Scope | None, hidden: tuple[Path, ...]) -> Reach:
@@ -58,6 +61,7 @@ class Reach:
         """The real path that `path` leads to. Raises `OutOfReach` when it may not be touched that way."""
         lexical = absolute(path, self.workspace)
         real = os.path.realpath(lexical)
+        self._as_judged(real, path)
         self.check(real, access, path, linked=real != os.path.normpath(lexical))
         return real
 
@@ -95,11 +99,16 @@ class Reach:
         """The real path of a folder to search, and the readable folders in it (itself, or those of the scope below)."""
         lexical = absolute(path, self.workspace)
         real = os.path.realpath(lexical)
+        self._as_judged(real, path)
         roots = tuple(root for root in self.read if within(root, real) and root != real)
         if not roots or any(within(real, root) for root in self.read):
             self.check(real, "read", path, linked=real != os.path.normpath(lexical))
             return real, (real,)
         return real, roots
+
+    def _as_judged(self, real: str, path: str) -> None:
+        if self.judged is not None and real != self.judged:
+            raise OutOfReach(f"`{printable(path)}` leads elsewhere than when its permission was looked at: try again.")
 
     def shown(self, real: str) -> str:
         """A path as the model is told it: relative to the workspace when in it."""

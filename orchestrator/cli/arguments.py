@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.home import DEFAULT_HOME, HOME_VARIABLE, VERSION
 
 _EXITS = (
-    "exit codes of run, demo, send and resume: 0 finished, 1 error or limit, 2 wrong use or settings, "
+    "exit codes of run, demo, send, answer and resume: 0 finished, 1 error or limit, 2 wrong use or settings, "
     "3 waiting on a person, 130 Ctrl-C"
 )
 _POD = "id, beginning of an id, or name of a Pod"
@@ -57,10 +57,15 @@ def _add_working(commands: Any) -> None:
 
 
 def _add_looking(commands: Any) -> None:
+    attach = _add(commands, "attach", "attach:attach", "watch and steer a Pod on the whole screen")
+    attach.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}; without it: the root that was busy last")
+
     ps = _add(commands, "ps", "ps:ps", "list Pods", json_help="a JSON array")
     ps.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"only these: {', '.join(STATUSES)}")
     ps.add_argument("--waiting", action="store_true", help="only those that wait for a person, with their questions")
     ps.add_argument("--all", action="store_true", help="ended ones too")
+
+    _add(commands, "inbox", "asking:inbox", "list what people are asked, oldest first", json_help="a JSON array")
 
     tree = _add(commands, "tree", "ps:tree", "draw the tree of Pods", json_help="nested JSON")
     tree.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}; without it: all trees")
@@ -95,6 +100,17 @@ def _add_steering(commands: Any) -> None:
     send.add_argument("--literal", action="store_true", help=_LITERAL)
     send.add_argument("--wait", action="store_true", help="show the run that serves it, as `run` does")
 
+    answer = _add(commands, "answer", "asking:answer", "answer an open question", json_help="JSON")
+    answer.epilog = (
+        "Without an answer the question is asked at the terminal. On a home that nobody owns the run is shown to its "
+        "end. " + _EXITS
+    )
+    answer.add_argument("question", metavar="POD|QUESTION", help=f"{_POD}, or the id of its question")
+    answer.add_argument("words", nargs="?", metavar="TEXT", help="a choice, or the answer in words; `-` reads it")
+    answer.add_argument("--choice", metavar="LABEL", help="one of the choices")
+    answer.add_argument("--text", help="the answer in words, or what is to be said with the choice")
+    answer.add_argument("--wait", action="store_true", help="show the run that goes on with it, as `run` does")
+
     for name, words in (
         ("stop", "end a Pod and those below it for good"),
         ("pause", "pause a Pod's run after what it is doing now"),
@@ -105,6 +121,17 @@ def _add_steering(commands: Any) -> None:
         command.add_argument("pod", metavar="POD", help=_POD)
         if name == "cancel":
             command.add_argument("--clear-queue", action="store_true", help="and take back the prompts that wait")
+
+    rewind = _add(commands, "rewind", "turns:rewind", "go back to before an earlier prompt", json_help="JSON")
+    rewind.add_argument("pod", metavar="POD", help=_POD)
+    rewind.add_argument("seq", nargs="?", type=_positive, metavar="SEQ", help="number of the prompt's entry")
+    rewind.add_argument("--list", action="store_true", help="show the prompts of its history with their numbers")
+    fork = _add(
+        commands, "fork", "turns:fork", "make a new Pod that goes on from a turn of this one", json_help="JSON"
+    )  # fmt: skip
+    fork.add_argument("pod", metavar="POD", help=f"{_POD}; also an ended one")
+    fork.add_argument("--at", type=_positive, metavar="SEQ", help="entry to go on from (default: the last)")
+    fork.add_argument("--name", help="name of the new Pod")
 
 
 def _add_keeping(commands: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cli.cells import clean
@@ -16,6 +16,7 @@ from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import find_pod, home_of, open_reader
 from orchestrator.cli.run import audience_for, read_text, spoken
 from orchestrator.cli.running import Journey, follow_to_end
+from orchestrator.cli.story import segments_text
 from orchestrator.cli.watch import tree_of
 
 SETTLE = 15.0
@@ -29,11 +30,11 @@ def send(options: Namespace) -> int:
     }
     if options.when_busy:
         body["when_busy"] = options.when_busy
-    return _set_going(options, "messages", body, follow=options.wait)
+    return set_going(options, _find(options), "messages", body, follow=options.wait)
 
 
 def resume(options: Namespace) -> int:
-    return _set_going(options, "resume", {}, follow=False)
+    return set_going(options, _find(options), "resume", {}, follow=False)
 
 
 def stop(options: Namespace) -> int:
@@ -48,9 +49,8 @@ def cancel(options: Namespace) -> int:
     return _bring_to_rest(options, "cancel", {"clear_queue": True} if options.clear_queue else {})
 
 
-def _set_going(options: Namespace, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
+def set_going(options: Namespace, pod: Pod, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
     """Without an owner the run is shown in any case: Pods of a home that nobody owns move while this command lasts."""
-    pod = _find(options)
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         tree = tree_of(link.gateway, pod["root_id"]).pods
@@ -68,9 +68,9 @@ def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> 
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         before = _now(link, pod)
-        link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
+        told = link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
         after = _settled(link, before, action)
-    _tell(options, action, before, after)
+    _tell(options, action, before, after, told.get("withdrawn") or ())
     return FINISHED
 
 
@@ -99,13 +99,17 @@ def _settled(link: Link, before: Pod, action: str) -> Pod:
         time.sleep(0.1)
 
 
-def _tell(options: Namespace, action: str, before: Pod, after: Pod) -> None:
+def _tell(
+    options: Namespace, action: str, before: Pod, after: Pod, withdrawn: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """`withdrawn`: prompts that a cancel gave back, shown so that none has to be written again."""
     out = screen()
     if options.json:
-        out.json({"pod_id": after["id"], "action": action, "before": before["status"], "after": after["status"]})
+        view = {"pod_id": after["id"], "action": action, "before": before["status"], "after": after["status"]}
+        out.json({**view, "withdrawn": list(withdrawn)} if action == "cancel" else view)
         return
     name = clean(str(after.get("name") or after["id"]))
-    if action in ("messages", "resume"):
+    if action in ("messages", "resume", "answer"):
         out.line(f"{name}: accepted, it is {after['status']}")
     elif before["status"] != after["status"]:
         out.line(f"{name}: {before['status']} -> {after['status']}")
@@ -113,3 +117,5 @@ def _tell(options: Namespace, action: str, before: Pod, after: Pod) -> None:
         out.line(f"{name}: accepted; it is still {after['status']} and takes it up at its next step")
     else:
         out.line(f"{name} is {after['status']}: nothing to {action}")
+    for prompt in withdrawn:
+        out.line(f"given back: {clean(segments_text(prompt.get('segments')))}")

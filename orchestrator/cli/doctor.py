@@ -156,7 +156,9 @@ def _settings(home: Home) -> Iterator[Finding]:
     idle = settings.without_effect()
     if idle:
         yield Finding("settings", "note", ", ".join(idle), "has no effect yet in this version")
-    settings.check_permissions()
+    bypassed = [name for name, profile in settings.tables.profiles.items() if profile.permissions.bypass]
+    if bypassed:
+        yield Finding("settings", "note", f"profiles {', '.join(bypassed)}", "allow what their rules would ask about")
     yield from _models(settings)
     yield _port(settings, home)
 

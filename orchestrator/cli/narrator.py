@@ -14,6 +14,7 @@ from orchestrator.cli.audience import Ending
 from orchestrator.cli.cells import align, clean, count, cut, duration, one_line
 from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
+from orchestrator.cli.questions import question_lines
 from orchestrator.cli.story import (
     OUTCOME_STYLES,
     Entry,
@@ -22,6 +23,7 @@ from orchestrator.cli.story import (
     event_words,
     problem_words,
     text_of,
+    without_command,
 )
 
 SLOW_CALL = 3.0
@@ -198,7 +200,7 @@ class Narrator:
         call = teller.calls.pop((int(result.get("call_seq") or 0), int(result.get("index") or 0)), None)
         words = call.words if call is not None else str(result.get("name"))
         ok = result.get("status") == "ok"
-        summary = one_line(_without_command(str(result.get("summary") or "")), 60)
+        summary = one_line(without_command(str(result.get("summary") or "")), 60)
         status = str(result.get("status"))
         tail = f" · {summary if ok or summary.startswith(f'{status}:') else f'{status}: {summary}'}"
         room = max(min(self._screen.width, LINE) - len(teller.label) - cell_len(tail) - 8, 24)
@@ -243,11 +245,6 @@ class Narrator:
             self._open_line = False
 
 
-def _without_command(summary: str) -> str:
-    """Shell's summary begins with the command, which stands before it already."""
-    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
-
-
 def drawn_tree(pods: Sequence[Pod], screen: Screen) -> list[str]:
     """The tree with state, requests and tokens of each Pod."""
     drawn = branches(pods)
@@ -274,19 +271,11 @@ def summary(ending: Ending) -> str:
     return f"{outcome} · {pods} · {requests} · {tokens} · {duration(ending.seconds)}"
 
 
-def ways_on(ending: Ending) -> list[str]:
+def ways_on(ending: Ending, width: int = LINE) -> list[str]:
     """Every open question and paused Pod, with the command that moves it."""
     lines = []
     for question in ending.questions:
-        pod = question["pod_id"]
-        lines.append(f"{clean(str(question.get('pod_name') or pod))} asks: {clean(str(question.get('question')))}")
-        choices = [str(choice.get("label")) for choice in question.get("choices") or ()]
-        if choices:
-            lines.append(f"  choices: {clean(', '.join(choices))}")
-        if question.get("kind") == "permission":
-            lines.append(f"  decide:  POST /v1/pods/{pod}/answer of `polypod serve` (see docs/formats/http.md)")
-        else:
-            lines.append(f'  answer:  polypod send {pod} "..."')
+        lines += question_lines(question, width)
     for pod in ending.paused:
         lines.append(f"{clean(str(pod.get('name') or pod['id']))} is paused")
         lines.append(f"  go on:   polypod resume {pod['id']}")

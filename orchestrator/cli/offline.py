@@ -60,7 +60,9 @@ class StoreReader:
                 return tasks_view(fold.now.tasks, face, seq)
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
-        questions: Sequence[Mapping[str, Any]] = inbox_view(self._rows(Query(limit=PAGE)))["questions"]
+        questions: Sequence[Mapping[str, Any]] = inbox_view(self._rows(Query(limit=PAGE, waiting_on_person=True)))[
+            "questions"
+        ]
         return questions
 
     def close(self) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from orchestrator.cli.cells import align, clean, count, duration, one_line, table
+from orchestrator.cli.cells import align, clean, count, duration, one_line
 from orchestrator.cli.failure import FINISHED
 from orchestrator.cli.forest import WAITING, Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import Screen, screen
+from orchestrator.cli.questions import question_lines, waited
 from orchestrator.cli.reaching import find_pod, home_of, open_reader
-from orchestrator.cli.story import choice_words
 
 NAME_WIDTH = 32
 
@@ -36,9 +36,10 @@ def ps(options: Namespace) -> int:
     if not pods:
         out.line(_nobody(options, "" if options.all else "; `--all` also shows ended ones"), "dim")
         return FINISHED
-    _print_table(pods, out)
     if options.waiting:
-        _print_questions(pods, out)
+        _print_waiting(pods, out)
+    else:
+        _print_table(pods, out)
     return FINISHED
 
 
@@ -71,11 +72,14 @@ def tree(options: Namespace) -> int:
             branch.stem + one_line(str(branch.pod.get("name") or ""), 60),
             short[branch.pod["id"]],
             state_words(branch.pod),
+            waits_words(branch.pod, pods),
             *_figures(branch.pod),
+            since(branch.pod),
         ]
         for branch in drawn
     ]
-    _print_rows(["POD", "ID", "STATE", "#REQUESTS", "#TOKENS", "#AGE"], rows, out)
+    _print_rows(["POD", "ID", "STATE", "WAITS FOR", "#REQUESTS", "#TOKENS", "#AGE"], rows, out)
+    _print_questions([branch.pod for branch in drawn], out)
     return FINISHED
 
 
@@ -119,6 +123,7 @@ def _print_table(pods: Sequence[Pod], out: Screen) -> None:
             str(len(_children(pod))),
             str(_queue(pod)),
             *_figures(pod),
+            age(pod),
         ]
         for pod in pods
     ]
@@ -132,23 +137,50 @@ def _print_rows(head: Sequence[str], rows: Sequence[Sequence[str]], out: Screen)
         out.line(line)
 
 
+def _print_waiting(pods: Sequence[Pod], out: Screen) -> None:
+    """Who waits for whom and since when, then every question whole with the command that answers it."""
+    short = short_ids(pod["id"] for pod in pods)
+    rows = [
+        [short[p["id"]], one_line(str(p.get("name") or ""), NAME_WIDTH), waits_words(p, ()), since(p)] for p in pods
+    ]
+    _print_rows(["ID", "NAME", "WAITS FOR", "#SINCE"], rows, out)
+    _print_questions(pods, out)
+
+
 def _print_questions(pods: Sequence[Pod], out: Screen) -> None:
-    rows = [row for pod in pods if (question := pod.get("question")) for row in _question_rows(pod, question)]
-    if rows:
+    for pod in pods:
+        if pod.get("question"):
+            out.line()
+            for line in question_lines(pod["question"], out.width):
+                out.line(line)
+    if any(pod["status"] == "paused" for pod in pods):
         out.line()
-        for line in table(["POD", "QUESTION"], rows, out.width):
-            out.line(line)
-        out.line('answer with: polypod send POD "..."', "dim")
+        out.line("go on with what is paused: polypod resume POD", "dim")
 
 
-def _question_rows(pod: Pod, question: Mapping[str, Any]) -> list[list[str]]:
-    rows = [[str(pod.get("name") or pod["id"]), str(question.get("question"))]]
-    return rows + [["", f"- {choice_words(choice)}"] for choice in question.get("choices") or ()]
+def waits_words(pod: Pod, others: Sequence[Pod]) -> str:
+    """Whom a Pod waits for; of `others` the names are known."""
+    match pod["status"]:
+        case "waiting_on_user":
+            kind = (pod.get("question") or {}).get("kind")
+            return "a person: a permission" if kind == "permission" else "a person: an answer"
+        case "paused":
+            return "a person: resume"
+        case "waiting_on_children":
+            names = {other["id"]: str(other.get("name") or other["id"]) for other in others}
+            return ", ".join(one_line(names.get(i, i), NAME_WIDTH) for i in pod.get("waits_for") or ())
+        case _:
+            return ""
+
+
+def since(pod: Pod) -> str:
+    """How long it has been waiting: since the question was asked, else since the last change."""
+    return duration(waited(pod["question"])) if pod.get("question") else age(pod)
 
 
 def _figures(pod: Pod) -> list[str]:
     used = usage_of([pod])
-    return [str(used["requests"]), count(used["input"] + used["output"]), age(pod)]
+    return [str(used["requests"]), count(used["input"] + used["output"])]
 
 
 def _children(pod: Pod) -> Sequence[Any]:

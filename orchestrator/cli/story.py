@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.cli.cells import clean, count, duration, one_line
 from orchestrator.cli.paint import Style
+from orchestrator.cli.questions import choice_words
 from orchestrator.gateway.sse import json_text
 from orchestrator.sigils import REFERENCES, prompt_text
 
@@ -126,6 +127,11 @@ def problem_words(error: Any) -> str:
     return f"{error.get('message') or ''} ({error.get('type')})".strip()
 
 
+def without_command(summary: str) -> str:
+    """Shell's summary begins with the command, which stands before it already."""
+    return summary.rpartition("` ")[2] if summary.startswith("`") else summary
+
+
 def _segment_start(entry: Entry) -> list[Told]:
     config = entry.get("config") or {}
     model = config.get("model") or {}
@@ -199,12 +205,6 @@ def _question(entry: Entry) -> list[Told]:
     lines = [str(entry["question"])]
     lines += [f"  - {choice_words(choice)}" for choice in entry.get("choices") or ()]
     return [Told("asks", "\n".join(lines), "yellow")]
-
-
-def choice_words(choice: Entry) -> str:
-    """A choice with its description."""
-    words = str(choice.get("label"))
-    return f"{words}: {choice['description']}" if choice.get("description") else words
 
 
 def _question_closed(entry: Entry) -> list[Told]:

@@ -50,6 +50,8 @@ def pod_view(row: PodRow, children: Sequence[str]) -> JsonObject:
     }
     if row.question is not None and row.status == "waiting_on_user":  # not one whose answer waits to be taken up
         view["question"] = question_view(row)
+    if row.status == "waiting_on_children":
+        view["waits_for"] = list(row.waits_for)
     if row.outcome is not None:
         view["last_outcome"] = row.outcome
     view["created_at"] = time_text(row.created_at)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actors.protocol.config import ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -95,15 +95,6 @@ class Settings:
         sections = {"memory": tables.memory, "compaction": tables.compaction}
         return tuple(f"{section}.{key}" for section, t in sections.items() for key in sorted(t.model_fields_set))
 
-    def check_permissions(self) -> None:
-        """Raises `SettingsError` for permission rules: nothing judges calls by them yet, and who wrote them relies on
-        them."""
-        source = str(self.file) if self.file is not None else "settings"
-        for name, profile in self.tables.profiles.items():
-            if any(profile.permissions.model_dump().values()):
-                key, problem = f"profiles.{name}.permissions", "this version does not judge tool calls by rules yet."
-                raise SettingsError(source, key, problem, "Leave tools out of `tools` instead.")
-
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""
         tenants: dict[str, str] = {}
@@ -150,5 +141,11 @@ def _profile(name: str, table: ProfileTable) -> ProfileSpec:
         planning=table.planning,
         workspace=table.workspace,
         limits=Limits(**table.limits.model_dump()),
-        permissions={kind: rules for kind, rules in table.permissions.model_dump().items() if rules},
+        permissions=PermissionSpec(
+            tuple(table.permissions.allow),
+            tuple(table.permissions.deny),
+            tuple(table.permissions.ask),
+            table.permissions.bypass,
+            table.permissions.away,
+        ),
     )

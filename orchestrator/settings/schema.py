@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from actors.protocol.config import LARGEST, Provider
+from actors.protocol.permissions import parse_rule
 from actors.protocol.tasks import FACE_TOOLS, Face
 from session_store.items import Json
 
@@ -15,6 +16,13 @@ Positive = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=LARGEST)]
 Name = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
+
+
+def _rule(text: str) -> str:
+    return str(parse_rule(text))
+
+
+RuleText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2_000), AfterValidator(_rule)]
 
 
 class Table(BaseModel):
@@ -79,11 +87,14 @@ class LimitsTable(Table):
 
 
 class PermissionsTable(Table):
-    """Rules for tool calls, each `Tool` or `Tool(pattern)`."""
+    """Rules for tool calls, each `Tool` or `Tool(pattern)`. `bypass`: what would be asked is allowed; `away`: nobody is
+    there, it is denied."""
 
-    allow: list[Text] = Field(default_factory=list)
-    deny: list[Text] = Field(default_factory=list)
-    ask: list[Text] = Field(default_factory=list)
+    allow: list[RuleText] = Field(default_factory=list)
+    deny: list[RuleText] = Field(default_factory=list)
+    ask: list[RuleText] = Field(default_factory=list)
+    bypass: Annotated[bool, Field(strict=True)] = False
+    away: Annotated[bool, Field(strict=True)] = False
 
 
 class ProfileTable(Table):

@@ -208,3 +208,22 @@ def test_a_closed_pipe_is_no_error(polypod: Polypod) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.wait(LIMIT)
+
+
+def test_a_pod_is_rewound_and_forked_and_both_go_on(polypod: Polypod) -> None:
+    polypod.script(*({"match": {"request": n}, "text": f"answer {n}"} for n in range(1, 9)))
+    polypod.start("serve", "--port", "0")
+    polypod.until("it serves", (polypod.home / "server.json").exists)
+    polypod.run("run", "one", "--name", "scout")
+    polypod.run("send", "scout", "two", "--wait")
+    prompts = polypod.json("rewind", "scout", "--list")
+    assert [p["text"] for p in prompts] == ["one", "two"]
+    assert "taken back: two" in polypod.run("rewind", "scout", str(prompts[1]["seq"]))
+    fork = polypod.json("fork", "scout", "--name", "twin")
+    assert (fork["status"], fork["parent_id"]) == ("idle", None)
+    polypod.run("send", "twin", "three", "--wait")
+    assert "answer 3" in polypod.run("send", "scout", "four", "--wait")
+    assert [p["text"] for p in polypod.json("rewind", "scout", "--list")] == ["one", "four"]
+    assert [p["text"] for p in polypod.json("rewind", "twin", "--list")] == ["three"]
+    assert "2 items kept" in polypod.run("logs", "twin")
+    assert polypod.json("check")["damage"] == []

@@ -9,7 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import ray
 
+from actors.pod.actor import NAMESPACE
+from actors.protocol.alerts import Alert
 from tests.conftest import LONG
 from tests.support.ray_world import RayWorld, check_log, children, finished, row, story
 
@@ -118,6 +121,31 @@ async def test_kill_any_process_at_any_moment_of_a_tree(world: RayWorld, seed: i
             continue  # it is dead or starting just now
     await check_tree(world, control, pod)
     assert effects.read_text().count("x") - before <= CHILDREN  # law 6: what was cut off is not run again
+
+
+async def test_an_alert_outlives_its_pods_process_and_the_next_comes_over_a_directory_that_died(
+    world: RayWorld,
+) -> None:
+    control = world.control()
+    pod = await world.create(control, "go", name="slow-alert")
+    first, second = (Alert(f"{pod}:9:{n}", "warning", "test", "日本🙂", n, pod) for n in (1, 2))
+
+    async def raise_alert(actor: str, alert: Alert) -> None:
+        handle = ray.get_actor(actor, namespace=NAMESPACE)
+        await handle.__ray_call__.remote(lambda p: p._loop.call_soon_threadsafe(p._directory.alert, alert) and None)
+
+    actor = await world.actor_of(pod)
+    await raise_alert(actor, first)
+    told = await control.alerts(pod, 0, 10.0)
+    assert told.alerts == (first,)
+    world.kill(actor)
+    await finished(control, pod)
+    assert (await control.alerts(pod, 0, 0.0)).alerts == (first,)
+    assert first in (await control.alerts(None, 0, 0.0)).alerts
+    actor = await world.actor_of(pod)
+    world.kill("directory")
+    await raise_alert(actor, second)
+    assert (await control.alerts(pod, told.cursor, 20.0)).alerts == (second,)
 
 
 async def test_stop_ends_a_tree_within_its_bound(world: RayWorld) -> None:

@@ -13,9 +13,12 @@ from session_store.entries import (
     Invoke,
     LogEntry,
     PodEnd,
+    Question,
+    QuestionClosed,
     RunEnd,
     SystemItems,
     ToolResults,
+    ToolStarted,
     UserInput,
     Withdrawn,
 )
@@ -42,6 +45,7 @@ def check_all(world: World) -> None:
             _rest(rows[session])
             _children(world, rows[session], reference)
             _items_once(reference)
+            _questions(world, session, reference)
             _attachments(reference)
             planning.check(reference)
             _told(world, session, rows[session], reference)
@@ -134,6 +138,47 @@ def _items_once(reference: Reference) -> None:
         raise LawBroken(f"items twice in the log: {twice}")
 
 
+def _questions(world: World, session: str, reference: Reference) -> None:
+    """Each question is asked once and closed once, by one answer at most; what was not allowed did not run (Q08, G04).
+
+    Of the answers that the store took for a question only one counts, and none is lost but to a cancel or stop.
+    """
+    asked: dict[str, Question] = {}
+    closed: dict[str, QuestionClosed] = {}
+    started: set[tuple[int, int]] = set()
+    for entry in reference.entries:
+        match entry:
+            case Question():
+                if entry.question_id in asked or set(asked) != set(closed):
+                    raise LawBroken(f"question {entry.question_id} is asked while another is open, or twice")
+                asked[entry.question_id] = entry
+            case QuestionClosed():
+                if entry.question_id in closed or entry.question_id not in asked:
+                    raise LawBroken(f"question {entry.question_id} is closed twice, or was never asked")
+                closed[entry.question_id] = entry
+            case ToolStarted(call=call):
+                last = asked[list(asked)[-1]]
+                decision = closed.get(last.question_id)
+                if last.call != call or decision is None or decision.choice not in ("allow_once", "allow_session"):
+                    raise LawBroken(f"entry {entry.seq} starts a call that nobody allowed")
+                started.add((call.call_seq, call.index))
+            case _:
+                pass
+    if set(asked) != set(closed):
+        raise LawBroken(f"questions {sorted(set(asked) - set(closed))} were never closed")
+    for question_id, decision in closed.items():
+        call = asked[question_id].call
+        if call is not None and decision.choice not in ("allow_once", "allow_session"):
+            key = (session, call.call_seq, call.index)
+            if key in world.tool_starts:
+                raise LawBroken(f"call {call.call_seq}/{call.index} ran though it was not allowed ({decision.how})")
+        if decision.how == "answered" and world.sent[decision.message_id or ""].session != session:
+            raise LawBroken(f"question {question_id} was answered by nobody")
+        taken = [m for m, sent in world.sent.items() if sent.session == session and sent.question == question_id]
+        if len(taken) > 1 or (taken and decision.how == "superseded"):
+            raise LawBroken(f"question {question_id} took {taken}, it was {decision.how}")
+
+
 def _attachments(reference: Reference) -> None:
     """What a prompt brings along stands right behind its `user_input` (DESIGN §4)."""
     of = ""
@@ -206,12 +251,12 @@ def _told(world: World, session: str, row: PodRow, reference: Reference) -> None
         raise LawBroken(f"its parent was told what it is not owed: {[found[e] for e in extra]}")
 
 
-def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[int, tuple[str, str]], set[int]]:
+def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[int, tuple[str, str | None]], set[int]]:
     """What a child owes its parent, by DESIGN §4 *What reaches the parent*: seq -> (kind, outcome).
 
     The second part are seqs where an event may stand: a cancelled run of somebody else's that ended children at work.
     """
-    owed: dict[int, tuple[str, str]] = {}
+    owed: dict[int, tuple[str, str | None]] = {}
     allowed: set[int] = set()
     work, unfinished, work_children, run_children = False, False, set[str](), set[str]()
     for entry in reference.entries:
@@ -228,6 +273,8 @@ def owed_events(world: World, parent: str, reference: Reference) -> tuple[dict[i
             case ToolResults():
                 spawned = [r.data["pod_id"] for r in entry.results if r.name == "SpawnPod" and r.data]
                 run_children |= set(spawned)
+            case Question():
+                owed[entry.seq] = ("waiting_on_user", None)
             case RunEnd(outcome="waiting_on_children" | "waiting_on_user"):
                 unfinished = True
             case RunEnd(outcome=outcome) if outcome != "stopped":

@@ -32,6 +32,8 @@ CALLS = {
     "SendToPod": 10,
     "WaitForPods": 16,
     "StopPod": 5,
+    "clarify": 6,
+    "Guarded": 10,
     "Plan": 16,
     "Nope": 2,
     "garbled": 2,
@@ -87,6 +89,10 @@ def call(world: World, pod: Incarnation, n: int) -> ToolCall:
             return planning.call(world, call_id)
         case "SpawnPod":
             return ToolCall(call_id, kind, {"name": world.token("c"), "detached": rng.random() < 0.15})
+        case "clarify":
+            return ToolCall(call_id, kind, {"valid": rng.random() < 0.8})
+        case "Guarded":
+            return ToolCall(call_id, kind, {"thing": rng.choice(("a", "b"))})
         case "SendToPod":
             busy = rng.choice(("queue", "queue", "steer", "interrupt"))
             return ToolCall(call_id, kind, {"pod": rng.choice(known), "when_busy": busy})

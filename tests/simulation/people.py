@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from actors.protocol.task_log import tasks_of
 from orchestrator.forks import ForkOrder, fork_of
-from session_store.entries import Extension, Rewound, RunEnd, UserInput
+from session_store.entries import Extension, Question, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
+from session_store.items import ToolResultGroup
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
 from session_store.restore import restore
@@ -21,6 +22,7 @@ ACTS = {
     "resume": 12,
     "cancel": 14,
     "stop": 6,
+    "answer": 14,
     "again": 8,
     "annotate": 6,
     "rewind": 20,
@@ -68,6 +70,8 @@ class People:
                 self._deliver(
                     Deliver(session, Message(world.token("note"), "notify", "user", {"message": "News."}, wake))
                 )
+            case "answer":
+                self.answer(rng.choice(world.sessions))
             case "again":
                 if self._delivered:
                     self._deliver(rng.choice(self._delivered))
@@ -110,10 +114,15 @@ class People:
         if not (rests or [1])[-1] <= origin <= seq:
             raise LawBroken(f"{name} begins at {origin}, not at the last rest before {seq} ({rests[-1:]})")
         there = restore(reference.entries[:origin])
+        waiting = there.history.open_calls
         there.history.close()
         begun = world.references[made]
-        inherited = begun.history.items[: len(there.history.items)]
-        if there.status.run_open or inherited != there.history.items:
+        inherited, expected = begun.history.items[: len(there.history.items)], there.history.items
+        if waiting and isinstance(group := inherited.pop(), ToolResultGroup):  # a permission that nobody will give
+            expected.pop()
+            if any(group.results[i].status != "not_run" for i in waiting):
+                raise LawBroken(f"calls {waiting} of {name} were not answered as not run")
+        if there.status.run_open or inherited != expected:
             raise LawBroken(f"the history of {name} is not that of its source at {seq}")
         if begun.facts.planning.now.tasks != tasks_of(reference.entries[:origin]):
             raise LawBroken(f"the task list of {name} is not that of its source at {origin}")
@@ -124,6 +133,18 @@ class People:
         expect = rng.choice((Expect("run"), Expect("run"), None))
         message = Message(self.world.token(kind), kind, "user", body)  # type: ignore[arg-type]
         self._deliver(Deliver(session, message, expect))
+
+    def answer(self, session: str, *, late: bool = True) -> None:
+        """Answer a question of this Pod: the open one, or (`late`) any that it ever asked; a parent tries at times."""
+        rng = self.world.rng
+        asked = [e for e in self.world.references[session].entries if isinstance(e, Question)]
+        if not asked:
+            return
+        question = rng.choice(asked) if late and rng.random() < 0.3 else asked[-1]
+        body = {"question_id": question.question_id, "choice": rng.choice(question.choices).label}
+        if rng.random() < 0.3:
+            body["text"] = "Because."
+        self._deliver(Deliver(session, Message(self.world.token("answer"), "answer", "user", body)))
 
     def fault(self) -> None:
         """Something dies, or is believed dead, or is parked."""
@@ -152,6 +173,13 @@ class People:
         for session in paused:
             self._deliver(Deliver(session, Message(self.world.token("resume"), "resume", "user"), Expect("run")))
         return bool(paused)
+
+    def answer_open(self) -> bool:
+        """At the end: nobody waits for an answer. Whether there was one."""
+        waiting = [r.id for r in self.world.rows() if r.status == "waiting_on_user"]
+        for session in waiting:
+            self.answer(session, late=False)
+        return bool(waiting)
 
     def _deliver(self, request: Deliver) -> None:
         if self.world.try_execute(request) is not None:

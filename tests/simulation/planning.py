@@ -1,4 +1,4 @@
-"""Planning in the simulated world: calls of both faces, the real tools over a Pod's list, and the law of the reminder."""
+"""Planning in the simulated world: calls of both faces, the real tools over a Pod's list, the law of the reminder."""
 
 from __future__ import annotations
 

@@ -88,6 +88,6 @@ def _come_to_rest(world: World, directory: Directory, people: People) -> int:
         if world.step():
             continue
         directory.sweep()
-        if all(e.recurring for e in world.events) and not people.resume_paused():
+        if all(e.recurring for e in world.events) and not (people.resume_paused() or people.answer_open()):
             return step
     raise LawBroken("the world does not come to rest")

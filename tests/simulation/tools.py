@@ -6,19 +6,20 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from actors.protocol.ids import child_id
-from actors.protocol.tools import CallKey, ToolOutcome
+from actors.protocol.tools import CallKey, PermissionAsk, ToolOutcome
+from session_store.entries import Question, QuestionClosed, ToolStarted
 from session_store.errors import Refused
 from session_store.items import ToolCall
 from session_store.messages import Message
 from session_store.requests import Deliver, FindMessage, Parent, Pending
 from session_store.status import concludes, event_seq
 from tests.simulation import planning
-from tests.simulation.world import World, prompt
+from tests.simulation.world import LawBroken, World, prompt
 
 if TYPE_CHECKING:
     from tests.simulation.pod import Incarnation
 
-IDEMPOTENT = {"Look", "SpawnPod", "SendToPod", "WaitForPods", "StopPod", *planning.TOOLS}
+IDEMPOTENT = {"Look", "SpawnPod", "SendToPod", "WaitForPods", "StopPod", "clarify", *planning.TOOLS}
 SPAWN_TIMEOUT_MS = 30_000
 Work = Generator[int, None, ToolOutcome]
 
@@ -31,8 +32,14 @@ def work(world: World, pod: Incarnation, key: CallKey, call: ToolCall) -> Work:
     """Answer one call, whatever it is."""
     if call.problem is not None:
         return (yield from _answer(ToolOutcome("error", call.problem)))
-    if call.name not in IDEMPOTENT | {"Act"}:
+    if call.name not in IDEMPOTENT | {"Act", "Guarded"}:
         return (yield from _answer(ToolOutcome("error", f"There is no tool {call.name}.")))
+    if call.name == "Guarded":
+        yield 0
+        subject = f"Guarded {(call.arguments or {})['thing']}"
+        if not _permitted(pod, key, subject):
+            return ToolOutcome("not_run", "asks", asks=PermissionAsk(f"May it use {subject}?", subject))
+        _check_permit(world, key, subject)
     world.tool_starts.setdefault((key.session, key.call_seq, key.index), []).append(call.name)
     try:
         match call.name:
@@ -42,6 +49,8 @@ def work(world: World, pod: Incarnation, key: CallKey, call: ToolCall) -> Work:
                 return (yield from _send(world, pod, key, call.arguments or {}))
             case "StopPod":
                 return (yield from _stop(world, pod, key, call.arguments or {}))
+            case "clarify":
+                return (yield from _answer(_clarified(call.arguments or {})))
             case "WaitForPods":
                 return (yield from _wait(world, pod, call.arguments or {}))
             case name if name in planning.TOOLS:
@@ -57,6 +66,35 @@ def work(world: World, pod: Incarnation, key: CallKey, call: ToolCall) -> Work:
 def _answer(outcome: ToolOutcome) -> Work:
     yield 0
     return outcome
+
+
+def _clarified(arguments: dict[str, object]) -> ToolOutcome:
+    if not arguments["valid"]:
+        return ToolOutcome("error", "the question is blank")
+    choices = [{"label": "left"}, {"label": "right"}]
+    return ToolOutcome("ok", "asked", None, {"question": {"question": "Which?", "choices": choices}})
+
+
+def _permitted(pod: Incarnation, key: CallKey, subject: str) -> bool:
+    permits = pod.machine.state.facts.permits
+    permit = permits.permit_for(key.call_seq, key.index)
+    return subject in permits.grants or (permit is not None and permit.subject == subject)
+
+
+def _check_permit(world: World, key: CallKey, subject: str) -> None:
+    """What is guarded runs only behind its `tool_started`, or a decision for the session about the same thing."""
+    subjects: dict[str, str | None] = {}
+    for entry in world.references[key.session].entries:
+        match entry:
+            case ToolStarted(call=call) if (call.call_seq, call.index) == (key.call_seq, key.index):
+                return
+            case Question():
+                subjects[entry.question_id] = entry.subject
+            case QuestionClosed(choice="allow_session") if subjects.get(entry.question_id) == subject:
+                return
+            case _:
+                pass
+    raise LawBroken(f"{key} runs {subject} and nobody allowed it")
 
 
 def _spawn(world: World, pod: Incarnation, key: CallKey, arguments: dict[str, object]) -> Work:

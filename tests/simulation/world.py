@@ -73,6 +73,8 @@ class Sent:
     session: str
     kind: str
     sender: str
+    question: str | None = None
+    """The question that it was sent to answer."""
 
 
 class World:
@@ -170,7 +172,8 @@ class World:
                 self._read_on(request.session)
             case Deliver():
                 m = request.message
-                self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender))
+                asked = m.body.get("question_id") if m.kind == "answer" else None
+                self.sent.setdefault(m.message_id, Sent(request.session, m.kind, m.sender, asked))
             case Append():
                 self._read_on(request.session)
                 self.after_append(request)

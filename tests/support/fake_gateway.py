@@ -50,6 +50,8 @@ class FakeGateway:
     tasks: dict[str, Any] = field(default_factory=dict)
     stages: list[Callable[[FakeGateway], None]] = field(default_factory=list)
     posts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a POST is answered, by the last part of its path."""
     problem: dict[str, Any] | None = None
     unavailable: int = 0
     """So many reads are answered that the store cannot be reached."""
@@ -109,7 +111,7 @@ class FakeGateway:
             if ROOT not in self.pods:
                 self.add(name=body.get("name") or "task")
             return self.pods[ROOT]
-        return {"accepted": True}
+        return self.answers.get(path.rpartition("/")[2], {"accepted": True})
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from actors.protocol.tasks import TASK_TOOLS
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
+from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, build_toolbox
+from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
 from orchestrator.directory.alerts import AlertBook
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
@@ -69,7 +70,8 @@ class LocalParts:
         return self.models.get(spec.name) or ScriptedModel(self.lines)
 
     def toolbox(self, config: PodConfig, children: Children) -> Toolbox:
-        return build_toolbox(config.tools, children, GuardPool(lease=4.0))
+        setup = ToolSetup(permissions=Permissions(config.permissions, config.profile))
+        return build_toolbox(config.tools, children, GuardPool(lease=4.0), setup)
 
     def references(self, config: PodConfig) -> References:
         return Library(Place(config.workspace, config.scope), str(self.folder / "memory"))

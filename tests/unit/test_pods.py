@@ -7,12 +7,13 @@ import pytest
 
 from actors.protocol.config import ModelSpec, PodConfig, ReminderRule
 from actors.protocol.ids import child_id
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.tasks import TASK_TOOLS, Face
 from actors.protocol.tools import CallKey, SpawnOrder
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.pods import OrderRefused, PodFactory
 from orchestrator.ports import NewPod
-from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, PermissionSpec, ProfileSpec, RuntimeSettings
 from session_store.entries import ToolSpec
 from session_store.items import Segment
 from session_store.requests import Create, PodRow, Scope
@@ -236,3 +237,32 @@ def test_no_model_at_all_says_what_to_do() -> None:
     bare = replace(factory(), settings=replace(factory().settings, models={}, default_model=None))
     with pytest.raises(OrderRefused, match="No model is configured"):
         bare.root(NEW, ROOT)
+
+
+CAREFUL = ProfileSpec("careful", permissions=PermissionSpec(ask=("Shell",), deny=("Read(.env)",)))
+BOLD = ProfileSpec("bold", permissions=PermissionSpec(allow=("Shell",), bypass=True))
+
+
+def test_S11_permission_rules_are_fixed_in_the_config_with_the_folder_they_speak_of() -> None:
+    create = factory(careful=CAREFUL).root(replace(NEW, profile="careful", workspace="/else"), ROOT)
+    assert config_of(create).permissions == (PermissionRules("careful", "/else", ask=("Shell",), deny=("Read(.env)",)),)
+    assert config_of(factory().root(NEW, ROOT)).permissions == ()
+
+
+def test_a_child_escapes_no_rule_of_the_pods_above_by_another_profile() -> None:
+    made = factory(careful=CAREFUL, bold=BOLD)
+    parent = made.root(replace(NEW, profile="careful"), ROOT)
+    (above,) = config_of(parent).permissions
+    own = PermissionRules("bold", "/ws", allow=("Shell",), bypass=True)
+    child = made.child(row_of(parent), order(profile="bold"))
+    assert config_of(child).permissions == (own, above)
+    grandchild = made.child(row_of(child, 1), order(profile="default"))
+    assert config_of(grandchild).permissions == (own, above)
+    same = made.child(row_of(parent), order())
+    assert config_of(same).permissions == (above,)
+
+
+def test_every_pod_has_clarify_unless_its_profile_names_its_tools() -> None:
+    made = factory(few=ProfileSpec("few", tools=("Read",)))
+    assert "clarify" in config_of(made.root(NEW, ROOT)).tools
+    assert config_of(made.root(replace(NEW, profile="few"), ROOT)).tools == ("Read",)

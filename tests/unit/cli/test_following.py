@@ -71,8 +71,8 @@ ENDINGS = [
     ("cancelled elsewhere", rests("idle", "cancelled"), 1, "cancelled"),
     ("stopped elsewhere", rests("ended", "stopped"), 1, "stopped"),
     ("paused", rests("paused", "paused"), 3, f"polypod resume {ROOT}"),
-    ("test_Q06: a child asks", child_waits("waiting_on_user"), 3, f'polypod send {CHILD} "..."'),
-    ("the root has finished, a child asks", child_waits("waiting_on_user", "idle"), 3, "files asks: Which 色?"),
+    ("test_Q06: a child asks", child_waits("waiting_on_user"), 3, f"polypod answer {CHILD} --choice red"),
+    ("the root has finished, a child asks", child_waits("waiting_on_user", "idle"), 3, "  Which 色?"),
     ("a child is paused", child_waits("paused"), 3, f"polypod resume {CHILD}"),
 ]
 

@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
     *("run", "demo", "serve", "ps", "tree", "logs", "tasks", "doctor", "send"),
-    *("stop", "pause", "resume", "cancel", "check", "export", "import"),
+    *("stop", "pause", "resume", "cancel", "rewind", "fork", "check", "export", "import"),
 ]
 
 
@@ -67,6 +67,8 @@ WRONG = [
     ["run", "x", "--limit-requests", "many"],
     ["logs", "x", "--after", "-1"],
     ["send", "a", "b", "--steer", "--reject"],
+    ["rewind", "x", "0"],
+    ["fork", "x", "--at", "first"],
 ]
 
 
@@ -115,20 +117,30 @@ def test_an_empty_list_names_the_home_that_was_looked_at(
     assert f"no Pods in {tmp_path / 'home'}" in capsys.readouterr().out
 
 
-def test_the_doctor_refuses_rules_and_names_settings_without_effect(tmp_path: Path) -> None:
+def test_the_doctor_refuses_rules_that_could_not_be_kept(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "polypod.toml").write_text(
-        '[memory]\nlanguage = "ja"\n[profiles.default]\npermissions = { ask = ["Shell"] }\n'
-    )
+    (home / "polypod.toml").write_text('[profiles.default]\npermissions = { ask = ["Shel"] }\n')
     done = subprocess.run(
         [*COMMAND, "--home", str(home), "doctor"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "note  settings  memory.language" in done.stdout
     assert "wrong settings" in done.stdout
     assert "profiles.default.permissions" in done.stdout
+    assert "Did you mean Shell?" in done.stdout
+
+
+def test_the_doctor_names_settings_without_effect_and_bypassed_approvals(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "polypod.toml").write_text('[memory]\nlanguage = "ja"\n[profiles.bold]\npermissions = { bypass = true }\n')
+    done = subprocess.run(
+        [*COMMAND, "--home", str(home), "doctor"],
+        capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
+    )  # fmt: skip
+    assert "note  settings  memory.language" in done.stdout
+    assert "profiles bold" in done.stdout
 
 
 def test_a_task_from_standard_input_has_no_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,18 +232,6 @@ def test_listings_for_programs_are_json(fake: FakeGateway, tmp_path: Path, capsy
         assert read(json.loads(capsys.readouterr().out)) == "調査"
     assert polypod(["--home", home, "logs", "調査", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["type"] == "invoke"
-
-
-def test_waiting_pods_are_listed_with_their_questions(
-    fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    question = {"question": "どれ?", "choices": [{"label": "a", "description": "first"}]}
-    fake.add(name="asker", status="waiting_on_user", question=question)
-    assert polypod(["--home", str(tmp_path / "home"), "ps", "--waiting"]) == 0
-    out = capsys.readouterr().out
-    assert "asker  どれ?" in out
-    assert "- a: first" in out
-    assert "polypod send" in out
 
 
 def test_following_ends_with_the_pod(fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

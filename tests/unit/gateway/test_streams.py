@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from orchestrator.gateway.reader import Start, start_of
-from session_store.entries import AssistantItems, SystemItems
+from orchestrator.gateway.topic import TAIL_BYTES
+from session_store.entries import AssistantItems, Rewound, SegmentEnd, SystemItems
 from session_store.errors import StoreDamaged
 from session_store.items import SystemItem, Text
 from session_store.requests import EntryRange, Read
@@ -57,6 +58,28 @@ async def test_S15_a_fresh_client_sees_history_and_state_at_once() -> None:
         assert seen[5].data == {"status": "idle", "generation": 1, "head_seq": 5}
         assert seen[5].id is None
         assert await events.quiet() == []
+
+
+async def test_S15_a_pod_that_has_not_run_yet_is_seen_with_its_state() -> None:
+    plane = FakePlane()
+    boss = words.running(plane.memory, "boss")
+    boss.spawn("kid")
+    async with served(plane) as on, stream(on.http, "/v1/pods/kid/events") as events:
+        first, status = await events.take(2)
+        assert (first.id, first.data["type"]) == ("1", "segment_start")
+        assert status.data == {"status": "running", "generation": 0, "head_seq": 1}
+
+
+async def test_V08_a_bad_request_is_told_to_its_sender_only() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=3") as events:
+        await events.until("status")
+        for body in ({"content": 1}, {}, {"segments": [{"type": "nonsense"}]}):
+            assert (await on.http.post("/v1/pods/p/messages", json=body)).status_code == 422
+        assert (await on.http.get("/v1/pods/p/events/nothing")).status_code == 404
+        owner.end()
+        assert [e.name for e in await events.until("status", status="idle")] == ["entry", "status"]
 
 
 async def test_entries_come_as_they_are_committed_and_status_follows_them() -> None:
@@ -225,6 +248,43 @@ async def test_V02_a_cursor_older_than_a_purge_gets_a_resync() -> None:
         assert [e.name for e in await events.quiet()] == ["status"]
 
 
+async def test_V02_a_cursor_before_a_purge_of_all_there_is_is_told_too() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    owner.end()
+    execute = plane.waiting.execute
+
+    async def purged(request):  # type: ignore[no-untyped-def]
+        reply = await execute(request)
+        if isinstance(request, Read):
+            return EntryRange(tuple(e for e in reply.entries if e.seq > 4), reply.head)
+        return reply
+
+    plane.waiting.execute = purged  # type: ignore[method-assign]
+    async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=1") as events:
+        assert [e.name for e in await events.until("status")] == ["resync", "status"]
+        plane.owner("p").append(words.text("after it"))
+        assert entries(await events.until("entry")) == [5]
+
+
+async def test_V02_a_cursor_before_a_rewind_or_another_segment_is_an_ordinary_one() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    owner.append(words.text("old"))
+    owner.end()
+    owner.append(Rewound(3))
+    owner.append(SegmentEnd(), replace(words.start("p"), history=()))
+    async with served(plane) as on:
+        for cursor in range(8):
+            async with stream(on.http, f"/v1/pods/p/events?after={cursor}") as events:
+                seen = await events.until("status")
+                assert [e.data["seq"] for e in seen[:-1]] == list(range(cursor + 1, 9))
+                assert {e.name for e in seen[:-1]} <= {"entry"}
+        async with stream(on.http, "/v1/pods/p/events?after=5") as events:
+            kinds = [e.data["type"] for e in await events.take(3)]
+            assert kinds == ["rewound", "segment_end", "segment_start"]
+
+
 async def test_V01_random_disconnects_lose_and_double_nothing() -> None:
     rng = random.Random(7)
     plane = FakePlane()
@@ -279,20 +339,23 @@ async def test_V04_a_reader_that_stops_reading_is_dropped_and_slows_nobody() -> 
     owner = words.running(plane.memory, "p")
     big = "x" * 200_000
     options = replace(QUICK, stall=0.4, linger=5.0)
-    async with served(plane, options) as on, stream(on.http, "/v1/pods/p/events?after=3") as good:
+    path = "/v1/pods/p/events?after=3"
+    async with served(plane, options) as on, stream(on.http, path) as good, stream(on.http, path) as other:
         stopped = socket.create_connection(("127.0.0.1", on.server.port))
         stopped.sendall(b"GET /v1/pods/p/events?after=3 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         await asyncio.sleep(0.1)
         topic = on.gateway.topics._open["p"]
-        assert topic.readers == 2
+        assert topic.readers == 3
         slowest = 0.0
         for number in range(60):
             began = time.monotonic()
             owner.append(AssistantItems(f"r{number}", (Text(big),)))
             await good.until("entry", seq=4 + number)
+            await other.until("entry", seq=4 + number)
             slowest = max(slowest, time.monotonic() - began)
+            assert topic.topic._tail_bytes <= TAIL_BYTES + 2 * len(big)  # nothing is queued for anybody
         assert slowest < 1.0
-        await until(lambda: topic.readers == 1)
+        await until(lambda: topic.readers == 2)
         # Dropped: nothing is kept for it. When it reads again, it finds out why, and can go on from its cursor.
         stopped.settimeout(5)
         raw = await asyncio.to_thread(_drain, stopped)

@@ -1,9 +1,12 @@
 """Rewinds: from every rest, in one commit, and memory that follows the log."""
 
+from dataclasses import replace
+
 import pytest
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
+from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.protocol.tools import ToolOutcome
 from session_store.entries import (
@@ -11,6 +14,7 @@ from session_store.entries import (
     Choice,
     Invoke,
     LogEntry,
+    Origin,
     Question,
     Rewound,
     RunEnd,
@@ -19,7 +23,7 @@ from session_store.entries import (
     UserInput,
 )
 from session_store.errors import ConditionFailed
-from session_store.items import Segment, Text, UserMessage
+from session_store.items import Segment, Text, ToolResult, ToolResultGroup, UserMessage
 from session_store.messages import Message
 from session_store.requests import Deliver
 from tests.unit.pod.bench import PARENT, POD, Bench, call, prompt
@@ -315,3 +319,15 @@ def test_a_malformed_rewind_that_was_imported_changes_nothing(body: dict[str, ob
     bench = talked("one")
     bench.feed(st.MessagesArrived((Message("bad", "rewind", "user", dict(body), position=50),)))
     assert not any(isinstance(e, Rewound) for e in bench.entries)
+
+
+def test_a_fork_has_read_the_files_that_its_history_shows_and_has_no_children() -> None:
+    seen = ToolResult(3, 0, "c", "Read", "ok", "Read.", None, {"file": {"path": "/a", "digest": "1"}})
+    failed = ToolResult(3, 1, "d", "Read", "error", "No.", None, {"file": {"path": "/b", "digest": "2"}})
+    spawned = ToolResult(3, 2, "e", "SpawnPod", "ok", "Spawned.", None, {"pod_id": "c1", "name": "c1"})
+    history = (ToolResultGroup((seen, failed, spawned)),)
+    fork = SegmentStart("f", {}, "", (), 1, history, Origin("s", 9), seq=1)
+    facts = pod_facts([fork], None)
+    assert (list(facts.seen), facts.children, facts.next_number) == (["/a"], {}, 1)
+    compacted = replace(fork, session="s", seq=10)
+    assert pod_facts([compacted], None).seen == {}  # the same session has its own facts already

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors.protocol.config import ModelSpec, ReminderRule
+from orchestrator.runtime import PermissionSpec
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 SCRIPTED = '[models.default]\nprovider = "scripted"\nscript = "demo.jsonl"\n'
@@ -203,10 +204,42 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     settings = load(tmp_path, text)
     assert settings.tables.compaction.request_threshold == 200
     assert settings.tables.memory.extract_threshold == 5
-    assert settings.runtime().profiles["p"].permissions == {"deny": ["Shell"]}
+    assert settings.runtime().profiles["p"].permissions == PermissionSpec(deny=("Shell",))
     assert settings.without_effect() == (
         "memory.extract_threshold", "compaction.request_threshold", "compaction.threshold",
     )  # fmt: skip
+
+
+RULES_REFUSED = [
+    ("Shel", r"'Shel' names no tool\. Did you mean Shell\?"),
+    ("Fly(x)", r"names no tool\. The tools are: Read, "),
+    ("Read(a", r"is no rule"),
+    ("Read()", r"has an empty pattern"),
+    ("clarify(x)", r"clarify takes no pattern"),
+    ("StopPod(x)", r"StopPod takes no pattern"),
+    ("Read(*.{env,key})", r"has no meaning in a rule"),
+    ("Write(src/*/../x)", r"cannot come after a wildcard"),
+]
+
+
+@pytest.mark.parametrize(("rule", "says"), RULES_REFUSED)
+@pytest.mark.parametrize("kind", ["allow", "deny", "ask"])
+def test_permission_rules_that_could_not_be_kept_are_refused(tmp_path: Path, kind: str, rule: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=rf"profiles\.p\.permissions\.{kind}.*{says}"):
+        load(tmp_path, f'[profiles.p.permissions]\n{kind} = ["{rule}"]\n')
+
+
+def test_permission_rules_come_through_in_one_form(tmp_path: Path) -> None:
+    text = """
+    [profiles.p.permissions]
+    allow = [" Read ", "Write( src/** )"]
+    ask = ["Shell(git push *)", "*"]
+    deny = ["*(.env)"]
+    away = true
+    """
+    assert load(tmp_path, text).runtime().profiles["p"].permissions == PermissionSpec(
+        ("Read", "Write(src/**)"), ("*(.env)",), ("Shell(git push *)", "*"), away=True
+    )
 
 
 def test_K03_the_reminder_and_the_planning_face_are_settings_that_count(tmp_path: Path) -> None:
@@ -215,12 +248,6 @@ def test_K03_the_reminder_and_the_planning_face_are_settings_that_count(tmp_path
     assert settings.runtime().profiles["p"].planning == "todo"
     assert settings.without_effect() == ()
     assert load(tmp_path, "").runtime().reminder == ReminderRule(8, 8)
-
-
-def test_permission_rules_that_nothing_would_keep_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"profiles\.p\.permissions.*rules yet\. Leave tools out of `tools`"):
-        load(tmp_path, '[profiles.p.permissions]\ndeny = ["Shell"]\n').check_permissions()
-    load(tmp_path, "[profiles.p.permissions]\ndeny = []\n").check_permissions()
 
 
 def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_M07_no_result_is_larger_than_the_limit_whoever_made_it(tmp_path: 
         return ToolOutcome("ok", "x\ny" * 500, whole)
 
     bench = Bench(tmp_path)
-    toolbox = PodToolbox({"Boom": typed_tool(Boom, boom)}, bench.guard, ToolLimits(result=1_000))
+    toolbox = PodToolbox({"Boom": typed_tool(Boom, boom)}, bench.guard, ToolSetup(limits=ToolLimits(result=1_000)))
     outcome = await toolbox.run(ToolCall("c", "Boom", {}), bench.context)
     assert len(told(outcome)) < 1_500
     assert "1,999,000 characters are left out" in told(outcome)
@@ -117,7 +117,7 @@ async def test_half_characters_in_a_result_are_made_storable(tmp_path: Path) -> 
         return ToolOutcome("ok", "a\ud83d", "b\ud83d")
 
     bench = Bench(tmp_path)
-    toolbox = PodToolbox({"Boom": typed_tool(Boom, boom)}, bench.guard, ToolLimits())
+    toolbox = PodToolbox({"Boom": typed_tool(Boom, boom)}, bench.guard, ToolSetup())
     outcome = await toolbox.run(ToolCall("c", "Boom", {}), bench.context)
     assert (outcome.summary, outcome.content) == ("a?", "b?")
 
