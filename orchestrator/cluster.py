@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.runtime import RuntimeSettings
 
 if TYPE_CHECKING:
+    from actors.extractor.actor import RayExtractors
     from orchestrator.client import RayControlPlane
 
 OBJECT_STORE = 80 << 20
@@ -51,10 +52,11 @@ class ClusterError(Exception):
 @dataclass(slots=True)
 class Cluster:
     """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `home`: where that is noted.
-    `seconds`: its start, by step."""
+    `extractors`: the pool, not started yet; None: extraction is off. `seconds`: its start, by step."""
 
     store_handle: Any
     directory: Any
+    extractors: RayExtractors | None = None
     session_dir: Path | None = None
     home: Path | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -129,7 +131,7 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     from actors.models import limits_actor  # lazy: Ray, see above
     from actors.pod.actor import NAMESPACE  # lazy: Ray, see above
     from orchestrator.directory.actor import start_directory  # lazy: Ray, see above
-    from orchestrator.wiring import LIMITS, directory_setup, has_limits  # lazy: Ray, see above
+    from orchestrator.wiring import LIMITS, directory_setup, extractors, has_limits  # lazy: Ray, see above
     from session_store.actor import start_store  # lazy: Ray, see above
 
     store = start_store(options.store_url)
@@ -143,7 +145,7 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
         raise ClusterError(f"The store or the Directory did not answer within {READY_LIMIT:g} s.") from error
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
-    return Cluster(store, directory)
+    return Cluster(store, directory, extractors(settings))
 
 
 def note_session(home: Path, session_dir: Path) -> None:

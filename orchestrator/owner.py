@@ -41,6 +41,8 @@ CLOSE_LIMIT = 10.0
 DIRECTORY_SILENCE = 3
 """Leases for which the Directory may give no answer before it is killed and started anew."""
 LOG_BYTES = 1 << 20
+EXTRACTORS_AFTER = 3.0
+"""Seconds after which the extractors are started if no offer has: late, since nobody waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class OwnerProcess:
         # The gateway of a `run` is for commands of this home only.
         own = {self.secret: "default"}
         tenants = own if self._plan.mode == "run" else self._settings.tenant_tokens(os.environ)
-        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits)
+        return GatewayOptions(tenants=tenants, home_secret=self.secret, limits=limits, prices=self._settings.prices())
 
     def _run(self) -> None:
         try:
@@ -199,7 +201,7 @@ class OwnerProcess:
             self._trees = OwnTrees(plane, self._plan.roots)
         server = await self._listen(Gateway(self._trees or plane, self._options))
         self.address = server.address
-        watches = [*self._watch_store(plane.store), self._watch_directory(plane)]
+        watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()
         try:
             stopped = asyncio.create_task(stop.wait())
@@ -227,6 +229,18 @@ class OwnerProcess:
         lock, lease = lock_path(path), self._settings.tables.directory.lease
         watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
         return [asyncio.create_task(watch.run(), name="store-watch")]
+
+    def _start_extractors(self) -> list[asyncio.Task[None]]:
+        """So that what an earlier owner left unextracted is found, also when no run ends here."""
+        assert self._cluster is not None
+        pool = self._cluster.extractors
+
+        async def start() -> None:
+            await asyncio.sleep(EXTRACTORS_AFTER)
+            if pool is not None:
+                await asyncio.to_thread(pool.start)
+
+        return [] if pool is None else [asyncio.create_task(start(), name="extractors")]
 
     def _watch_directory(self, plane: RayControlPlane) -> asyncio.Task[None]:
         """The eye on the Directory, more patient: no Pod loses anything by its silence, it only starts nothing new."""

@@ -54,6 +54,16 @@ class ProfileSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySpec:
+    """Extraction: see `actors.extractor.ports.ExtractionSettings`. `extract_model` None: the session's own model."""
+
+    language: str | None = None
+    extract_model: str | None = None
+    extract_threshold: int | None = None
+    extract_worker_max_input_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeSettings:
     """`default_model` is the model of profiles that name none (None: there is none). Folders are absolute."""
 
@@ -64,3 +74,4 @@ class RuntimeSettings:
     memory_root: str
     default_model: str | None = None
     reminder: ReminderRule = field(default_factory=ReminderRule)
+    memory: MemorySpec = field(default_factory=MemorySpec)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from actors.extractor.actor import DirectoryAlerts, ExtractorSetup, RayExtractors
+from actors.extractor.ports import ExtractionSettings, ExtractorParts, StagingError
+from actors.extractor.prompt import PROMPT_FILE, built_in
+from actors.extractor.staging import FolderStaging
 from actors.models import limits_actor
 from actors.models.limits_client import Limits
 from actors.models.registry import build_model
+from actors.models.secrets import Redactor
 from actors.pod.actor import NAMESPACE, PodActorSetup, Shell
 from actors.pod.heartbeat import Rhythm
 from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
@@ -23,6 +28,7 @@ from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
 from actors.protocol.tools import Children, Toolbox
+from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
 from actors.tools.permission import Permissions
@@ -37,6 +43,7 @@ from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
 from session_store.codec import pack, to_plain
 from session_store.entries import ToolSpec
+from session_store.items import Json
 from session_store.ray_client import RayStore, named_store
 from session_store.requests import AsyncStore
 
@@ -61,6 +68,7 @@ class PodParts:
         self._store = RayStore(named_store())
         self._store.hear(shell.hint)
         self._presence = be_present(home)
+        self._extractors = extractors(settings)
         self._rehearse(settings)
 
     @property
@@ -113,6 +121,10 @@ class PodParts:
     def spill_folder(self, session: str) -> str:
         return str(self._home / "spill" / session)
 
+    def offer_extraction(self, session: str) -> None:
+        if self._extractors is not None:
+            self._extractors.offer(session)
+
     def forbidden(self) -> tuple[str, ...]:
         return (self._memory,)
 
@@ -159,6 +171,70 @@ class PartsFactory:
         tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
         return parts, parts.feed_guards
+
+
+class ExtractionModels:
+    """The worker's models, built when first wanted: the one that the settings name, else the session's own."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        named = settings.memory.extract_model
+        self._named = None if named is None else settings.models[named]
+        self._models: dict[bytes, Model] = {}
+        self._limits: Limits | None = None
+
+    def __call__(self, config: dict[str, Json]) -> Model:
+        """Raises `ModelError`."""
+        spec = self._named or PodConfig.read(config).model
+        key = pack(to_plain(spec))
+        if key not in self._models:
+            if has_limits(spec) and self._limits is None:
+                self._limits = limits_actor.named_limits(LIMITS, NAMESPACE)
+            self._models[key] = build_model(spec, os.environ, self._limits if has_limits(spec) else None)
+        return self._models[key]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractorFactory:
+    """Makes an extractor's parts inside its process; travels there by pickle."""
+
+    settings: RuntimeSettings
+
+    def __call__(self) -> ExtractorParts:
+        root, memory = Path(self.settings.memory_root), self.settings.memory
+        return ExtractorParts(
+            store=RayStore(named_store()),
+            staging=FolderStaging(root),
+            alerts=DirectoryAlerts(DIRECTORY),
+            clock=SystemClock(),
+            ids=SystemIds(),
+            model=ExtractionModels(self.settings),
+            prompt=partial(extraction_prompt, root),
+            mask=partial(without_known_secrets, Redactor(), os.environ),
+            settings=ExtractionSettings(
+                memory.extract_threshold, memory.extract_worker_max_input_tokens, memory.language
+            ),
+        )
+
+
+def extractors(settings: RuntimeSettings) -> RayExtractors | None:
+    """The pool that sessions are offered to; None when extraction is off. Starts nothing."""
+    if not settings.memory.extract_threshold:
+        return None
+    return RayExtractors(ExtractorSetup(ExtractorFactory(settings)))
+
+
+def extraction_prompt(root: Path) -> str:
+    """The worker's instructions: the person's own below the memory's root, else the built-in ones."""
+    path = root / PROMPT_FILE
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else built_in()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StagingError(f"the instructions at {path} cannot be read: {error}") from None
+
+
+def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], text: str) -> str:
+    """The text without what secret variables hold, and without what looks like a key."""
+    return redactor.clean(redacted(text, environment))
 
 
 def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:

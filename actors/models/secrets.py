@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from actors.protocol.model import ModelError
 
 HIDDEN = "[hidden]"
+# No \b: to it kana and kanji are letters too, and a key right behind them would be shown.
 _KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|xai|gsk|hf|glpat|ghp|AIza)[-_][A-Za-z0-9_*\-]{6,}|\bAIza[A-Za-z0-9_\-]{20,}"
-    r"|(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=*\-]{8,}"
+    r"(?<![A-Za-z0-9])(?:sk|pk|rk|xai|gsk|hf|glpat|ghp|AIza)[-_][A-Za-z0-9_*\-]{6,}|(?<![A-Za-z0-9])AIza[A-Za-z0-9_\-]{20,}"
+    r"|(?i:(?<![A-Za-z0-9])(?:bearer|basic)\s+)[A-Za-z0-9._~+/=*\-]{8,}"
 )
 _SHORTEST = 4
 

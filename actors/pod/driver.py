@@ -135,6 +135,8 @@ class PodDriver:
                 asyncio.get_running_loop().call_later(seconds, self.post, st.RetryDue())
             case do.Hint(sessions):
                 self._spawn(self._shared.directory.hint(sessions))
+            case do.OfferExtraction():
+                self._shared.offer_extraction(self._who.session)
             case do.RaiseAlert(level, code, message):
                 self._alert(level, code, message)
             case do.Rest():

@@ -101,6 +101,11 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferExtraction:
+    """A run has ended: offer the session to the extractor. A hint; nobody waits for what comes of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseAlert:
     """Tell people."""
 
@@ -140,6 +145,7 @@ Instruction: TypeAlias = (
     | ClearDeadline
     | RetryLater
     | Hint
+    | OfferExtraction
     | RaiseAlert
     | Rest
     | Release

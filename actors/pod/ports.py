@@ -84,6 +84,9 @@ class HostParts(Protocol):
     def spill_folder(self, session: str) -> str:
         """Where tool outputs too large for the log go."""
 
+    def offer_extraction(self, session: str) -> None:
+        """A run of the session has ended. A hint: returns at once, never fails, may be lost."""
+
     def forbidden(self) -> tuple[str, ...]:
         """Folders no general tool may write: the memory's."""
 

@@ -336,6 +336,7 @@ class TurnMachine:
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
             case RunEnd():
                 self._board, self._late, self.state.lookup = None, False, None
+                self._out.append(do.OfferExtraction())
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())
             case _:

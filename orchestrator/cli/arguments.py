@@ -79,6 +79,12 @@ def _add_looking(commands: Any) -> None:
     tasks = _add(commands, "tasks", "tasks:tasks", "show a Pod's task list", json_help="JSON")
     tasks.add_argument("pod", metavar="POD", help=_POD)
 
+    usage = _add(commands, "usage", "usage:usage", "tokens and their cost", json_help="JSON")
+    usage.add_argument("pod", nargs="?", metavar="POD", help=f"{_POD}, and those below it; without it: all")
+    usage.add_argument(
+        "--by", choices=("pod", "tree", "model", "worker"), default="pod", help="what a row stands for (default: pod)"
+    )
+
     _add(
         commands, "doctor", "doctor:doctor", "look at everything polypod needs and say what is wrong", json_help="JSON"
     )

@@ -159,8 +159,19 @@ def _settings(home: Home) -> Iterator[Finding]:
     bypassed = [name for name, profile in settings.tables.profiles.items() if profile.permissions.bypass]
     if bypassed:
         yield Finding("settings", "note", f"profiles {', '.join(bypassed)}", "allow what their rules would ask about")
+    yield _memory_of_sessions(settings)
     yield from _models(settings)
     yield _port(settings, home)
+
+
+def _memory_of_sessions(settings: Settings) -> Finding:
+    """What extraction does, and where to."""
+    runtime = settings.runtime()
+    threshold, model = runtime.memory.extract_threshold, runtime.memory.extract_model
+    if not threshold:
+        return Finding("extract", "ok", "off: no [memory] extract_threshold")
+    by = f"model {model}" if model else "each session's own model"
+    return Finding("extract", "ok", f"from {threshold} activity tokens on, by {by}, to {runtime.memory_root}/_staging")
 
 
 def _models(settings: Settings) -> Iterator[Finding]:

@@ -10,12 +10,15 @@ from typing import Any
 from actors.protocol.task_log import TaskFold
 from actors.protocol.tasks import face_in
 from orchestrator.cli.check import store_file
+from orchestrator.cli.embedding import settings_of
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.forest import Pod
 from orchestrator.gateway.views import entry_view, inbox_view, pod_view, tasks_view
 from orchestrator.home import Home
+from orchestrator.usage import GROUPINGS, By, UsageFold, below, report
 from session_store.backends.sqlite_reader import SqliteReader
 from session_store.entries import LogEntry
+from session_store.errors import StoreDamaged, UnreadableEntry
 from session_store.reading import decoded
 from session_store.requests import PodRow, Query, Read
 
@@ -28,6 +31,7 @@ class StoreReader:
     def __init__(self, home: Home) -> None:
         path = store_file(home)
         self._store = SqliteReader(path) if path.exists() else None
+        self._prices = settings_of(home).prices()
 
     def pods(self, **conditions: Any) -> list[Pod]:
         rows = self._rows(Query(limit=PAGE, **conditions))
@@ -58,6 +62,29 @@ class StoreReader:
                 seq = entry.seq
             if not entries or seq >= head:
                 return tasks_view(fold.now.tasks, face, seq)
+
+    def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
+        rows = self._rows(Query(limit=PAGE))
+        if pod_id is not None:
+            rows = below(rows, pod_id)
+        sessions, unread = [], []
+        for row in rows:
+            fold = self._spent(row)
+            unread += [row.id] if fold is None else []
+            sessions += [] if fold is None else [(row, fold)]
+        grouped: By = next(known for known in GROUPINGS if known == by)
+        return {**report(grouped, sessions, self._prices), "unread": unread}
+
+    def _spent(self, row: PodRow) -> UsageFold | None:
+        """None when the log is damaged."""
+        assert self._store is not None
+        fold = UsageFold()
+        try:
+            while fold.head < row.head and (page := self._store.execute(Read(row.id, fold.head, PAGE)).entries):
+                fold.take(page)
+        except (StoreDamaged, UnreadableEntry):
+            return None
+        return fold
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
         questions: Sequence[Mapping[str, Any]] = inbox_view(self._rows(Query(limit=PAGE, waiting_on_person=True)))[

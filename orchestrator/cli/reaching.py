@@ -32,6 +32,9 @@ class Reader(Protocol):
     def tasks(self, pod_id: str) -> Mapping[str, Any]:
         """The task list, in the form of `GET /v1/pods/{id}/tasks`."""
 
+    def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
+        """What was spent, of all Pods or of one and those below it, in the form of `GET /v1/usage`."""
+
     def questions(self) -> Sequence[Mapping[str, Any]]:
         """Every open question, oldest first, in the inbox's form."""
 
@@ -64,6 +67,10 @@ class GatewayReader:
     def tasks(self, pod_id: str) -> Mapping[str, Any]:
         tasks: Mapping[str, Any] = self.gateway.get(f"/v1/pods/{pod_id}/tasks")
         return tasks
+
+    def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = self.gateway.get("/v1/usage", {"by": by, "pod": pod_id})
+        return told
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
         questions: Sequence[Mapping[str, Any]] = self.gateway.get("/v1/inbox")["questions"]

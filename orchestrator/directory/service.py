@@ -182,7 +182,7 @@ class DirectoryService:
                 _answer(self._moved, session, None)
                 return
             case do.RaiseAlert():
-                self._alert(action)
+                self.alert(action)
                 return
             case do.WakeAt(when):
                 wait = max(0.0, when - self.clock.monotonic())
@@ -339,7 +339,8 @@ class DirectoryService:
                 break
         return rows
 
-    def _alert(self, action: do.RaiseAlert) -> None:
+    def alert(self, action: do.RaiseAlert) -> None:
+        """Tell people: in the log of this process, and to whoever asks `top`."""
         level = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}[action.level]
         log.log(level, "%s %s: %s", action.code, action.session, action.message)
         about = action.session or None

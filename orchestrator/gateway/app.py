@@ -16,6 +16,7 @@ from orchestrator.gateway import routes_events as events
 from orchestrator.gateway import routes_messages as messages
 from orchestrator.gateway import routes_pods as pods
 from orchestrator.gateway import routes_turns as turns
+from orchestrator.gateway import routes_usage as spending
 from orchestrator.gateway.context import Endpoint, Gateway, Handler
 from orchestrator.gateway.problems import HttpProblem, invalid, problem_response
 
@@ -40,6 +41,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{POD}/rewind", turns.rewind),
     ("POST", f"{POD}/fork", turns.fork),
     ("GET", "/v1/inbox", pods.inbox),
+    ("GET", "/v1/usage", spending.usage),
     ("GET", "/v1/events", events.of_all),
     ("GET", "/v1/alerts", events.alerts),
 )

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from actors.protocol.alerts import KEPT
 from actors.protocol.ids import name_problem
+from orchestrator.usage import By
 from session_store.items import Segment
 from session_store.messages import PodEventKind
 from session_store.rows import Scope
@@ -222,6 +223,11 @@ class LogQuery(Lenient):
 class ResultQuery(Lenient):
     wait: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+
+class UsageQuery(Lenient):
+    by: By = "pod"
+    pod: PodId | None = None
 
 
 class EventsQuery(Lenient):

@@ -30,6 +30,7 @@ from orchestrator.gateway.problems import (
 )
 from orchestrator.gateway.sse import json_bytes, json_text
 from orchestrator.gateway.topic import Topics
+from orchestrator.gateway.usage_book import UsageBook
 from orchestrator.gateway.views import JsonObject, pod_view
 from orchestrator.ports import ControlPlane
 from session_store.entries import LogEntry
@@ -64,6 +65,7 @@ class Gateway:
     new_id: Callable[[], str] = fresh_id
     feed: Feed = field(init=False)
     topics: Topics = field(init=False)
+    usage: UsageBook = field(default_factory=UsageBook)
     _hints: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:

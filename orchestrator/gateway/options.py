@@ -17,6 +17,7 @@ class GatewayOptions:
     comments on a quiet stream, `stall` until a reader that takes nothing is dropped, `linger` that it is then given to
     hear so, `store_wait` for one answer of the store, `follow_wait` of one look for commits, `watch_wait` of one look
     for live text, `live_pause` between two of them, `cancel_wait` for a cancel to take effect, `result_wait` at most.
+    `prices` by model of the settings, as in `orchestrator.usage`.
     """
 
     tenants: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -32,3 +33,4 @@ class GatewayOptions:
     live_pause: float = 0.03
     cancel_wait: float = 2.0
     result_wait: float = 300.0
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actors.protocol.config import ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, PermissionSpec, ProfileSpec, RuntimeSettings
+from orchestrator.runtime import Limits, MemorySpec, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -68,7 +68,13 @@ class Settings:
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
             reminder=ReminderRule(**tables.reminder.model_dump()),
+            memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
         )
+
+    def prices(self) -> dict[str, dict[str, float]]:
+        """Money per million tokens by kind, of the models that have prices."""
+        models = self.tables.models.items()
+        return {n: m.prices.model_dump(exclude_unset=True) for n, m in models if m.prices is not None}
 
     def model_problem(self, name: str | None, environ: Mapping[str, str]) -> str | None:
         """Why Pods with this model (None: the default one) could not work here, and what to do; None if they could."""
@@ -91,9 +97,8 @@ class Settings:
 
     def without_effect(self) -> tuple[str, ...]:
         """Keys that somebody has set and no part of this version acts on."""
-        tables = self.tables
-        sections = {"memory": tables.memory, "compaction": tables.compaction}
-        return tuple(f"{section}.{key}" for section, t in sections.items() for key in sorted(t.model_fields_set))
+        table = self.tables.compaction
+        return tuple(f"compaction.{key}" for key in sorted(table.model_fields_set))
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""

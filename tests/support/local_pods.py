@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
@@ -61,6 +62,7 @@ class LocalParts:
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
     models: dict[str, Model] = field(default_factory=dict)
+    extractor: Extractor | None = None
     refuses: ModelError | None = None
     """Why no model can be built, if none can."""
 
@@ -78,6 +80,10 @@ class LocalParts:
 
     def spill_folder(self, session: str) -> str:
         return str(self.folder / "spill" / session)
+
+    def offer_extraction(self, session: str) -> None:
+        if self.extractor is not None:
+            self.extractor.offer(session)
 
     def forbidden(self) -> tuple[str, ...]:
         return ()

@@ -20,7 +20,7 @@ from tests.support.fake_gateway import ROOT, FakeGateway, served
 PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
-    *("run", "demo", "serve", "ps", "tree", "logs", "tasks", "doctor", "send"),
+    *("run", "demo", "serve", "ps", "tree", "logs", "tasks", "usage", "doctor", "send"),
     *("stop", "pause", "resume", "cancel", "rewind", "fork", "check", "export", "import"),
 ]
 
@@ -134,12 +134,14 @@ def test_the_doctor_refuses_rules_that_could_not_be_kept(tmp_path: Path) -> None
 def test_the_doctor_names_settings_without_effect_and_bypassed_approvals(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "polypod.toml").write_text('[memory]\nlanguage = "ja"\n[profiles.bold]\npermissions = { bypass = true }\n')
+    (home / "polypod.toml").write_text(
+        "[compaction]\nthreshold = 5\n[profiles.bold]\npermissions = { bypass = true }\n"
+    )
     done = subprocess.run(
         [*COMMAND, "--home", str(home), "doctor"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
     )  # fmt: skip
-    assert "note  settings  memory.language" in done.stdout
+    assert "note  settings  compaction.threshold" in done.stdout
     assert "profiles bold" in done.stdout
 
 

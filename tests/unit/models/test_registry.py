@@ -106,6 +106,7 @@ async def test_G06_a_key_is_in_no_error_repr_or_retry() -> None:
         ("Incorrect API key provided: sk-ab***********wxyz.", "Incorrect API key provided: [hidden]."),
         ("Authorization: Bearer abcdefghijk", "Authorization: [hidden]"),
         ("AIzaSyA1234567890abcdefghijklmno", "[hidden]"),
+        ("鍵はsk-proj-abcdef123456です", "鍵は[hidden]です"),
         ("nothing to hide: task-list, sketch", "nothing to hide: task-list, sketch"),
     ],
 )

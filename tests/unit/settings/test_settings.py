@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.protocol.config import ModelSpec, ReminderRule
-from orchestrator.runtime import PermissionSpec
+from orchestrator.runtime import MemorySpec, PermissionSpec
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 SCRIPTED = '[models.default]\nprovider = "scripted"\nscript = "demo.jsonl"\n'
@@ -206,7 +206,7 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     assert settings.tables.memory.extract_threshold == 5
     assert settings.runtime().profiles["p"].permissions == PermissionSpec(deny=("Shell",))
     assert settings.without_effect() == (
-        "memory.extract_threshold", "compaction.request_threshold", "compaction.threshold",
+        "compaction.request_threshold", "compaction.threshold",
     )  # fmt: skip
 
 
@@ -248,6 +248,22 @@ def test_K03_the_reminder_and_the_planning_face_are_settings_that_count(tmp_path
     assert settings.runtime().profiles["p"].planning == "todo"
     assert settings.without_effect() == ()
     assert load(tmp_path, "").runtime().reminder == ReminderRule(8, 8)
+
+
+def test_the_memory_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
+    text = (
+        SCRIPTED
+        + """
+    [memory]
+    root = "notes"
+    language = "Japanese"
+    extract_threshold = 5
+    extract_worker_max_input_tokens = 7
+    """
+    )
+    runtime = load(tmp_path, text).runtime()
+    assert runtime.memory == MemorySpec("Japanese", None, 5, 7)
+    assert load(tmp_path, SCRIPTED).runtime().memory == MemorySpec()
 
 
 def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:

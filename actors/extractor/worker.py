@@ -1,0 +1,127 @@
+"""The disposable worker: one slice in, one extraction out, by at most two requests. It has no Pod and no history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from actors.extractor.prompt import marked, refusal
+from actors.extractor.schema import PARAMETERS, Extraction, NoExtraction, read_reply, tool
+from actors.extractor.slices import tokens
+from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
+from actors.protocol.usage import WorkerUsage, worker_usage
+from session_store.items import (
+    AssistantMessage,
+    HistoryItem,
+    Segment,
+    ToolResult,
+    ToolResultGroup,
+    UserMessage,
+)
+
+WORKER = "extract"
+"""Label of its tokens; also the name that a scripted model knows it by."""
+ATTEMPTS = 2
+"""The answer, and one repair."""
+DEFAULT_INPUT = 50_000
+"""Tokens of input where neither the settings nor the model say how many it may take."""
+WINDOW_SHARE = 0.75
+"""Of the model's context window; the rest is for its answer, and for what the estimate of tokens misses."""
+LEAST_SLICE = 256
+"""Tokens of the slice that are shown in any case: with fewer no extraction would ever come to an end."""
+_FRAME = 120
+"""Tokens around the slice."""
+
+
+class WorkerFailed(Exception):
+    """There is no extraction. `type` is that of the model's error, or `no_extraction`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.type = kind
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`name` is unique for this extraction and makes the request ids; `fresh` makes the slice's mark and ids unique
+    among attempts after a crash."""
+
+    session: str
+    name: str
+    fresh: str
+    system_prompt: str
+    slice_text: str
+
+
+class _Silent:
+    """A `LiveSink` that nobody watches."""
+
+    def text(self, request_id: str, block: str, text: str) -> None:
+        return None
+
+    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None:
+        return None
+
+    def discard(self, request_id: str) -> None:
+        return None
+
+
+def budget(model: Model, system_prompt: str, max_input_tokens: int | None) -> int:
+    """Tokens that the slice of one request may have."""
+    window = model.context_window
+    allowed = max_input_tokens or (DEFAULT_INPUT if window is None else int(window * WINDOW_SHARE))
+    return max(LEAST_SLICE, allowed - tokens(system_prompt) - tokens(json.dumps(PARAMETERS)) - _FRAME)
+
+
+async def extract(model: Model, task: Task, spent: Callable[[WorkerUsage], Awaitable[None]]) -> Extraction:
+    """Ask the model; an answer that does not fit the schema is sent back once. `spent` is told of every reply.
+
+    Raises `WorkerFailed`.
+    """
+    history: list[HistoryItem] = [_said(marked(task.slice_text, task.fresh), "slice")]
+    problem = ""
+    for number in range(1, ATTEMPTS + 1):
+        request_id = f"{WORKER}-{task.name}-{task.fresh}-{number}"
+        try:
+            reply = await model.reply(_request(model, task, history, (request_id, number)), _Silent())
+        except ModelError as error:
+            raise WorkerFailed(error.type, f"the model failed: {error.message}") from None
+        await spent(worker_usage(WORKER, request_id, model.name, reply))
+        try:
+            return read_reply(reply.items)
+        except NoExtraction as error:
+            problem = str(error)
+            history += _sent_back(request_id, number, reply, problem)
+    raise WorkerFailed("no_extraction", f"{ATTEMPTS} answers of the model were no extraction; the last: {problem}")
+
+
+def _request(model: Model, task: Task, history: list[HistoryItem], which: tuple[str, int]) -> ModelRequest:
+    request_id, number = which
+    return ModelRequest(
+        request_id=request_id,
+        session=f"{WORKER}:{task.session}",  # its grants from the limits are not the Pod's, whose epochs go on
+        pod_name=WORKER,
+        number=number,
+        system_prompt=task.system_prompt,
+        tools=(tool(),),
+        history=[model.encode(item) for item in history],
+        run_request=number,
+    )
+
+
+def _sent_back(request_id: str, number: int, reply: ModelReply, problem: str) -> list[HistoryItem]:
+    """The reply and what is wrong with it; every call is answered."""
+    message = AssistantMessage(number, request_id, reply.items)
+    if not message.calls:
+        return [message, _said(refusal(problem), request_id)]
+    results = (
+        ToolResult(number, index, call.call_id, call.name, "error", refusal(problem))
+        for index, call in enumerate(message.calls)
+    )
+    return [message, ToolResultGroup(tuple(results))]
+
+
+def _said(text: str, name: str) -> HistoryItem:
+    return UserMessage((Segment("text", text),), name, "system")

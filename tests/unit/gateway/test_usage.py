@@ -1,0 +1,39 @@
+"""`GET /v1/usage`: what was spent, by tenant, tree and the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.protocol.usage import NEVER_REFUSED, WorkerUsage
+from session_store.entries import LlmUsage
+from session_store.requests import Annotate
+from tests.support import store as words
+from tests.support.control_plane import FakePlane
+from tests.support.gateway import QUICK, client_of
+
+
+async def test_usage_is_reported_and_goes_on_where_the_last_report_ended() -> None:
+    plane = FakePlane()
+    async with client_of(plane, replace(QUICK, prices={"m": {"input": 1.0}})) as http:
+        pod = (await http.post("/v1/pods", json={"prompt": "go", "name": "boss"})).json()["id"]
+        owner = words.Owner.of(plane.memory, pod)
+        owner.append(LlmUsage("r1", 1, 2_000_000, 0, 0, 5, 1, model="m"))
+        told = (await http.get("/v1/usage")).json()
+        [row] = told["rows"]
+        assert (row["pod_id"], row["pod_name"], row["worker"]) == (pod, "boss", "pod")
+        assert (row["requests"], row["input"], row["output"]) == (1, 2_000_000, 5)
+        assert told["unread"] == []
+        spent = WorkerUsage("extract", "w1", "small", 70, 0, 0, 7, 1)
+        plane.memory.execute(Annotate(pod, spent.entry(), "w1", NEVER_REFUSED))
+        told = (await http.get("/v1/usage", params={"by": "worker", "pod": pod})).json()
+        assert [(r["worker"], r["requests"]) for r in told["rows"]] == [("pod", 1), ("extract", 1)]
+        assert told["total"]["input"] == 2_000_070
+
+
+async def test_usage_is_the_callers_own_and_asks_for_what_is_known() -> None:
+    plane = FakePlane()
+    async with client_of(plane) as http:
+        assert (await http.get("/v1/usage")).json()["rows"] == []
+        assert (await http.get("/v1/usage", params={"by": "moon"})).status_code == 422
+        unknown = await http.get("/v1/usage", params={"pod": "01990000-0000-7000-8000-000000000009"})
+        assert unknown.status_code == 404
