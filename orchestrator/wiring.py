@@ -22,6 +22,7 @@ from actors.models.registry import build_model
 from actors.models.secrets import Redactor
 from actors.pod.actor import NAMESPACE, PodActorSetup, Shell
 from actors.pod.heartbeat import Rhythm
+from actors.pod.hooks import HookSet
 from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
@@ -37,6 +38,7 @@ from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
+from orchestrator.hooks import load_hooks
 from orchestrator.pods import ALL_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.runtime import RuntimeSettings
@@ -69,6 +71,7 @@ class PodParts:
         self._store.hear(shell.hint)
         self._presence = be_present(home)
         self._extractors = extractors(settings)
+        self._hooks = load_hooks(settings.hooks)
         self._rehearse(settings)
 
     @property
@@ -90,6 +93,10 @@ class PodParts:
     @property
     def run_calls(self) -> CallRunner:
         return run_calls
+
+    @property
+    def hooks(self) -> HookSet:
+        return self._hooks
 
     def model(self, spec: ModelSpec) -> Model:
         key = pack(to_plain(spec))
