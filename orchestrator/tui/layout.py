@@ -44,6 +44,8 @@ def can_open(block: Block) -> bool:
             return True
         case kinds.Question():
             return bool(block.choices)
+        case kinds.Mark():
+            return block.type == "segment_start"
         case kinds.UserPrompt():
             return len(block.text) > LONG_PROMPT * 40 or block.text.count("\n") > LONG_PROMPT
         case _:
@@ -197,6 +199,8 @@ def _usage(block: kinds.Usage, width: int, opened: bool) -> list[Row]:
 
 
 def _mark(block: kinds.Mark, width: int, opened: bool) -> list[Row]:
+    if block.type == "segment_start" and not opened:
+        return [_line(f"= {block.words}", block.style, width)]
     return _marked("= ", block.words, width, block.style)
 
 
