@@ -92,6 +92,8 @@ class Narrator:
                 self._line(pod_id, f"asks: {entry.get('question')}", "yellow")
             case "run_end":
                 self._run_end(pod_id, entry)
+            case "rewound":
+                self._line(pod_id, f"rewound to before entry {entry.get('to')}", "yellow")
             case _:
                 pass
         self._screen.flush()
