@@ -180,8 +180,6 @@ def _note(block: kinds.SystemNote, width: int, opened: bool) -> list[Row]:
 def _question(block: kinds.Question, width: int, opened: bool) -> list[Row]:
     """While it is open its choices stand in the form; later they are folded."""
     rows: list[Row] = [(), *_marked("? ", block.question, width, "ask")]
-    if block.call:
-        rows += _part(block.call, width, "call")
     for number, (label, description) in enumerate(block.choices if opened else (), 1):
         rows += _part(f"{number}. {label}{': ' + description if description else ''}", width, "plain")
     if block.closed:

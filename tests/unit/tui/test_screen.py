@@ -171,6 +171,11 @@ async def test_a_permission_question_needs_a_choice(stage: Stage) -> None:
         await screen.pilot.press("enter")
         await screen.sees("choose by number")
         assert screen.box.text == "too risky"
+        await screen.pilot.press("up")
+        await screen.sees("> 3. deny")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: len(stage.messages()) == 1)
+        assert stage.messages()[0].body == {"question_id": "q1", "choice": "deny", "text": "too risky"}
 
 
 async def test_alerts_stand_in_the_bar_and_not_in_the_transcript(stage: Stage) -> None:
