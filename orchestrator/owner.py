@@ -14,11 +14,12 @@ import logging.handlers
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.options import GatewayOptions
@@ -130,7 +131,9 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
+        So does `SettingsError`, for settings that nothing would keep."""
+        settings.check_hooks()
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)
@@ -145,6 +148,16 @@ class OwnerProcess:
     def joined_roots(self) -> set[str]:
         """Roots of the trees that were made or taken on here."""
         return set(self._trees.roots) if self._trees is not None else set()
+
+    def extract(self, sessions: Iterable[str], limit: float) -> int:
+        """Have what is due in these sessions extracted; how many are not done after `limit` seconds."""
+        pool = None if self._cluster is None else self._cluster.extractors
+        return 0 if pool is None else pool.look(sessions, limit)
+
+    @property
+    def extracts_from(self) -> int:
+        """Activity tokens from which a session is extracted; 0: never."""
+        return self._settings.tables.memory.extract_threshold or 0
 
     def wait(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; raises what ended the gateway before that."""
@@ -199,7 +212,8 @@ class OwnerProcess:
         plane = self._cluster.control_plane()
         if self._plan.roots is not None:
             self._trees = OwnTrees(plane, self._plan.roots)
-        server = await self._listen(Gateway(self._trees or plane, self._options))
+        door = DiskDoor.of(self._settings.runtime(), self._ownership.home.path)
+        server = await self._listen(Gateway(self._trees or plane, self._options, door))
         self.address = server.address
         watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()

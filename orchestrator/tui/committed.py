@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from orchestrator.cli.story import Entry, Told, call_words, problem_words, segments_text, tell
@@ -169,12 +170,14 @@ class Committed:
         """The prompts of the run that ends were given back."""
         start = self._blocks.get(self._run_start or "")
         since = 0 if start is None else start.seq
-        for block in [b for b in self if isinstance(b, UserPrompt) and b.seq > since]:
+        run = takewhile(lambda block: block.seq > since or not block.seq, reversed(self._blocks.values()))
+        for block in [b for b in run if isinstance(b, UserPrompt)]:
             self.put(replace(block, left=True))
 
     def _rewound(self, entry: Entry) -> None:
         to = int(entry["to"])
-        for block in [b for b in self if to <= b.seq and not b.left]:
+        gone = takewhile(lambda block: block.seq >= to or not block.seq, reversed(self._blocks.values()))
+        for block in [b for b in gone if b.seq and not b.left]:
             self.put(replace(block, left=True))
         self._mark(entry)
 

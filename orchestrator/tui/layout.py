@@ -23,6 +23,8 @@ OPEN_ROWS = 400
 """Rows of one opened part; what is longer is in `polypod logs`."""
 TAIL_ROWS = 4
 """Rows of a running tool's output."""
+LONG_PROMPT = 24
+"""A prompt of more rows is folded."""
 SHORT_NOTE = 3
 """A SystemItem of more rows is folded."""
 
@@ -37,9 +39,15 @@ RESULT_STYLES: Mapping[str, str] = {
 
 def can_open(block: Block) -> bool:
     """Whether there is more of the block than its folded rows show."""
-    return isinstance(block, kinds.Reasoning | kinds.ToolCall | kinds.SystemNote) or (
-        isinstance(block, kinds.Question) and bool(block.choices)
-    )
+    match block:
+        case kinds.Reasoning() | kinds.ToolCall() | kinds.SystemNote():
+            return True
+        case kinds.Question():
+            return bool(block.choices)
+        case kinds.UserPrompt():
+            return len(block.text) > LONG_PROMPT * 40 or block.text.count("\n") > LONG_PROMPT
+        case _:
+            return False
 
 
 @dataclass(slots=True)
@@ -100,6 +108,9 @@ def _is_minor(block: Block) -> bool:
 
 def _prompt(block: kinds.UserPrompt, width: int, opened: bool) -> list[Row]:
     rows = _marked("> ", block.text, width, "user")
+    if len(rows) > LONG_PROMPT and can_open(block) and not opened:
+        more = len(rows) - LONG_PROMPT // 2
+        rows = [*rows[: LONG_PROMPT // 2], _line(f"▸ {more} more lines", "dim", width)]
     notes = []
     if block.sender != "user":
         notes.append(f"from {block.sender}")

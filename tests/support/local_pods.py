@@ -10,6 +10,7 @@ from pathlib import Path
 
 from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
+from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
@@ -62,6 +63,7 @@ class LocalParts:
     clock: SystemClock = field(default_factory=SystemClock)
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
+    hooks: HookSet = field(default_factory=HookSet)
     models: dict[str, Model] = field(default_factory=dict)
     extractor: Extractor | None = None
     refuses: ModelError | None = None

@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
 
 from orchestrator.gateway.problems import from_error
@@ -15,30 +14,12 @@ from session_store.errors import StoreDamaged
 from session_store.requests import FindMessage, Query
 from tests.support import store as words
 from tests.support.control_plane import FakePlane
-from tests.support.gateway import QUICK, client_of
+from tests.support.gateway import QUICK, check_problem, client_of, new_pod
 
-PROBLEM = "application/problem+json"
 POD_FIELDS = {
     *("id", "name", "parent_id", "root_id", "status", "owner", "generation", "head_seq", "usage", "children"),
     *("queue", "created_at", "updated_at"),
 }
-
-
-def check_problem(response: httpx.Response, status: int, kind: str | None) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == PROBLEM
-    document: dict[str, Any] = response.json()
-    assert document["type"] == ("about:blank" if kind is None else f"urn:polypod:{kind}")
-    assert document["status"] == status
-    assert document["title"]
-    assert document["detail"]
-    return document
-
-
-async def new_pod(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
-    response = await http.post("/v1/pods", json=body)
-    assert response.status_code == 201, response.text
-    return response.json()  # type: ignore[no-any-return]
 
 
 async def test_a_pod_is_created_once_for_one_message_id() -> None:
@@ -80,7 +61,7 @@ BAD_BODIES = [
     Bad("/v1/pods", {"prompt": "x", "segments": [{"type": "text", "text": "x"}]}, "not both"),
     Bad("/v1/pods", {"prompt": "  "}, "empty"),
     Bad("/v1/pods", {"prompt": 3}, "prompt"),
-    Bad("/v1/pods", {"segments": [{"type": "file_ref", "path": "x"}]}, "segments.0"),
+    Bad("/v1/pods", {"segments": [{"type": "file_ref", "slug": "x"}]}, "segments.0"),
     Bad("/v1/pods", {"limits": {"requests": 0}}, "limits.requests"),
     Bad("/v1/pods", {"limits": {"reqests": 1}}, "limits.reqests: unknown field"),
     Bad("/v1/pods", {"model": "unknown"}, "no model `unknown`"),
