@@ -15,6 +15,26 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from actors.protocol.live import Delta, Discard, Retry
 
+__all__ = [
+    "AlertEvent",
+    "Delta",
+    "Discard",
+    "EntryEvent",
+    "EntryHeader",
+    "Event",
+    "PodStreamEvent",
+    "Resync",
+    "Retry",
+    "StatusEvent",
+    "StoreEvent",
+    "SystemItemEvent",
+    "UnknownEvent",
+    "Wire",
+    "parse_event",
+    "parse_store_event",
+    "wire_form",
+]
+
 Data: TypeAlias = Mapping[str, Any]
 """A JSON object."""
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.options import GatewayOptions
@@ -130,7 +131,9 @@ class OwnerProcess:
 
     @classmethod
     def start(cls, ownership: Ownership, settings: Settings, plan: OwnerPlan) -> OwnerProcess:
-        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then."""
+        """Returns once the gateway answers. Raises `ClusterError`, `CannotListen`, `NotLoopback`; nothing runs then.
+        So does `SettingsError`, for settings that nothing would keep."""
+        settings.check_hooks()
         owner = cls(ownership, settings, plan)
         if plan.mode == "serve":  # what cannot be is said before seconds are spent on Ray
             check_exposure(plan.host or settings.gateway.host, owner._options)
@@ -209,7 +212,8 @@ class OwnerProcess:
         plane = self._cluster.control_plane()
         if self._plan.roots is not None:
             self._trees = OwnTrees(plane, self._plan.roots)
-        server = await self._listen(Gateway(self._trees or plane, self._options))
+        door = DiskDoor.of(self._settings.runtime(), self._ownership.home.path)
+        server = await self._listen(Gateway(self._trees or plane, self._options, door))
         self.address = server.address
         watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()

@@ -15,6 +15,7 @@ from typing import TypeVar
 from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
 from actors.protocol.permissions import PermissionRules
+from actors.protocol.references import Place
 from actors.protocol.tasks import FACE_TOOLS, TASK_TOOLS, TODO_TOOLS, Face
 from actors.protocol.tools import SpawnOrder
 from orchestrator.ports import NewPod
@@ -60,7 +61,7 @@ class PodFactory:
         """A Pod of its own. Raises `OrderRefused`."""
         profile = self._profile(new.profile or DEFAULT_PROFILE)
         limits = _narrower(self._bounds(), profile.limits, read_limits(new.limits))
-        workspace = _absolute(new.workspace or profile.workspace or self.settings.workspace, self.settings.workspace)
+        workspace = _root_workspace(new, profile, self.settings)
         config = PodConfig(
             name=_checked_name(new.name) or f"task-{session[-8:]}",
             root_id=session,
@@ -177,6 +178,17 @@ def tools_of(profile: ProfileSpec) -> tuple[Face, tuple[str, ...]]:
         return named, profile.tools
     missing = (tool for tool in FACE_TOOLS[profile.planning] if tool not in profile.tools)
     return profile.planning, (*profile.tools, *missing)
+
+
+def place_of(new: NewPod, settings: RuntimeSettings) -> Place | None:
+    """Where a root Pod would work; None for a profile that does not exist."""
+    name = new.profile or DEFAULT_PROFILE
+    profile = settings.profiles.get(name, ProfileSpec(name) if name == DEFAULT_PROFILE else None)
+    return None if profile is None else Place(_root_workspace(new, profile, settings), new.scope)
+
+
+def _root_workspace(new: NewPod, profile: ProfileSpec, settings: RuntimeSettings) -> str:
+    return _absolute(new.workspace or profile.workspace or settings.workspace, settings.workspace)
 
 
 def read_limits(given: Mapping[str, Json]) -> Limits:

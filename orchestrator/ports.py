@@ -6,11 +6,13 @@ pass hints on, and carry live text of a Pod that has a process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from actors.protocol.alerts import Alert
 from actors.protocol.live import LiveEvent
+from actors.protocol.references import Completions, Place, Sigil, Unresolved
 from session_store.items import Json, Segment
 from session_store.requests import AsyncStore, Scope
 
@@ -61,6 +63,19 @@ class AlertBatch:
 
     cursor: int
     alerts: tuple[Alert, ...] = ()
+
+
+class PromptDoor(Protocol):
+    """What the front knows of references before anything is recorded."""
+
+    def place(self, new: NewPod) -> Place | None:
+        """Where the references of a Pod yet to be made lead; None for an order that will be refused anyway."""
+
+    async def refusal(self, place: Place, segments: Sequence[Segment]) -> Unresolved | None:
+        """Why a prompt cannot be taken. None too when the workspace cannot be seen from here: the run looks again."""
+
+    async def complete(self, place: Place, sigil: Sigil, prefix: str, limit: int) -> Completions:
+        """What a reference that begins like this may mean, inside the scope; bounded."""
 
 
 class ControlPlaneError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from actors.protocol.config import ModelSpec, ReminderRule
 from actors.protocol.tasks import Face
@@ -64,6 +65,16 @@ class MemorySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The `[hooks]` table. `use`: hooks as `module:object`; `timeout`: seconds for one call of one."""
+
+    use: tuple[str, ...] = ()
+    entry_points: bool = True
+    timeout: float = 5.0
+    on_failure: Literal["deny", "allow"] = "deny"
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeSettings:
     """`default_model` is the model of profiles that name none (None: there is none). Folders are absolute."""
 
@@ -75,3 +86,4 @@ class RuntimeSettings:
     default_model: str | None = None
     reminder: ReminderRule = field(default_factory=ReminderRule)
     memory: MemorySpec = field(default_factory=MemorySpec)
+    hooks: HookSettings = field(default_factory=HookSettings)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +21,10 @@ from actors.models import limits_actor
 from actors.models.limits_client import Limits
 from actors.models.registry import build_model
 from actors.models.secrets import Redactor
-from actors.pod.actor import NAMESPACE, PodActorSetup, Shell
+from actors.pod.actor import NAMESPACE, Built, PodActorSetup, Shell
 from actors.pod.heartbeat import Rhythm
-from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
+from actors.pod.hooks import HookSet
+from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
@@ -37,8 +39,10 @@ from actors.tools.registry import ToolSetup, UnknownTools, build_toolbox
 from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
-from orchestrator.pods import ALL_TOOLS, OrderRefused
+from orchestrator.hooks import load_hooks
+from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
+from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
 from session_store.codec import pack, to_plain
@@ -46,6 +50,8 @@ from session_store.entries import ToolSpec
 from session_store.items import Json
 from session_store.ray_client import RayStore, named_store
 from session_store.requests import AsyncStore
+
+log = logging.getLogger("polypod.wiring")
 
 LIMITS = "limits"
 ROOTS_NAME = "roots"
@@ -69,7 +75,9 @@ class PodParts:
         self._store.hear(shell.hint)
         self._presence = be_present(home)
         self._extractors = extractors(settings)
-        self._rehearse(settings)
+        self._hooks = load_hooks(settings.hooks)
+        self._prepare(settings)
+        self._providers = {m.provider for m in settings.models.values()} & {"openai", "anthropic"}
 
     @property
     def store(self) -> AsyncStore:
@@ -90,6 +98,10 @@ class PodParts:
     @property
     def run_calls(self) -> CallRunner:
         return run_calls
+
+    @property
+    def hooks(self) -> HookSet:
+        return self._hooks
 
     def model(self, spec: ModelSpec) -> Model:
         key = pack(to_plain(spec))
@@ -143,7 +155,15 @@ class PodParts:
             await model.close()
         os.close(self._presence)
 
-    def _rehearse(self, settings: RuntimeSettings) -> None:
+    async def rehearse(self) -> None:
+        """One whole run, of each provider that the settings name."""
+        try:
+            for provider in sorted(self._providers):
+                await rehearse(self, provider, tool_specs(FILE_TOOLS))
+        except RehearsalFailed as error:  # the first Pod will be slower, no more
+            log.warning("%s", error)
+
+    def _prepare(self, settings: RuntimeSettings) -> None:
         """Import and build now, while no Pod waits, what its first binding would: 0.2 s of work."""
         config = PodConfig("-", "-", ModelSpec("-", "scripted"), "/", tools=ALL_TOOLS)
         self.toolbox(PodConfig.read(config.plain()), _NoChildren())
@@ -166,11 +186,11 @@ class PartsFactory:
     settings: RuntimeSettings
     home: Path
 
-    def __call__(self, shell: Shell) -> tuple[HostParts, Callable[[], None]]:
+    def __call__(self, shell: Shell) -> Built:
         parts = PodParts(shell, self.settings, self.home)
         tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
-        return parts, parts.feed_guards
+        return Built(parts, parts.feed_guards, parts.rehearse)
 
 
 class ExtractionModels:

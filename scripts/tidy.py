@@ -47,6 +47,7 @@ CORE = (
     "actors.extractor.trigger",
     "actors.protocol.system_items",
     "actors.pod.interceptors",
+    "actors.pod.referring",
     "actors.pod.turn",
     "actors.pod.transitions",
     "actors.pod.stimuli",

@@ -110,6 +110,8 @@ class _Exchange:
 
     async def _drain(self, content: aiohttp.StreamReader) -> bool:
         """Whether the body's end is there: it follows the end marker at once, and lets the connection be used again."""
+        if content.at_eof():  # it came with the marker, as a rule
+            return True
         try:
             async with asyncio.timeout(_END):
                 while await content.readany():

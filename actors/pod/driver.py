@@ -14,23 +14,21 @@ from typing import Any
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
 from actors.pod.endings import INTERRUPTED
-from actors.pod.facts import pod_facts
+from actors.pod.hooks import PodHooks, pod_view
 from actors.pod.live import LiveLog
 from actors.pod.lookup import look_up
 from actors.pod.ports import HostParts
+from actors.pod.store_calls import StoreCalls
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
+from actors.protocol.hooks import PodView
 from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
 from actors.protocol.references import References
 from actors.protocol.tools import CallKey, Toolbox, ToolContext, ToolOutcome
 from session_store.entries import AssistantItems, LogEntry, ToolResults
-from session_store.errors import Refused, StaleEpoch, StoreUnavailable
-from session_store.items import AssistantMessage
-from session_store.reading import decoded
-from session_store.requests import Append, Pending, Read, Release
-from session_store.restore import restore
+from session_store.items import AssistantMessage, Problem
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
@@ -62,6 +60,7 @@ class PodDriver:
         self._shared = shared
         self._parts = parts
         self._who = machine.state.who
+        self._store = StoreCalls(shared.store, self._who)
         self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lookup: asyncio.Task[None] | None = None
@@ -74,6 +73,9 @@ class PodDriver:
         self._encoded = GrowingHistory()
         self._removals = 0
         self._alerts = 0
+        self._hooks = PodHooks(shared.hooks, self._pod_view, self._alert, self._halt, shared.gate.fresh)
+        self._toolbox = self._hooks.around(parts.toolbox)
+        self._telling: asyncio.Task[None] | None = None
 
     async def run(self) -> do.Quit:
         """Until the machine quits. A defect of ours ends the Pod loudly, not silently."""
@@ -148,36 +150,14 @@ class PodDriver:
                 self.quit = instruction
 
     async def _append(self, order: do.Append) -> None:
-        request = Append(
-            session=self._who.session,
-            epoch=self._who.generation,
-            expected_head=order.expected_head,
-            batch_id=order.batch_id,
-            entries=order.entries,
-            deliveries=order.deliveries,
-            consumes=order.consumes,
-            inbox_cursor=order.inbox_cursor,
-            concluded=order.concluded,
-            cascade=order.cascade,
-        )
-        try:
-            reply = await self._shared.store.execute(request)
-        except StoreUnavailable as error:
-            self.post(st.AppendFailed(order.batch_id, str(error)))
-        except Refused as error:
-            self.post(st.AppendRefused(order.batch_id, error.code, error.message))
-        else:
+        told = await self._store.append(order)
+        if isinstance(told, st.Appended):
             self._forget_live(order.entries)
-            self.post(st.Appended(order.batch_id, reply))
+            self._tell_end(order.entries)
+        self.post(told)
 
     async def _restore(self) -> None:
-        try:
-            found = await self._shared.store.execute(Read(self._who.session))
-            entries = decoded(self._who.session, found.entries)
-        except (StoreUnavailable, Refused) as error:
-            self.post(st.RestoreFailed(str(error)))
-        else:
-            self.post(st.Restored(restore(entries), pod_facts(entries, self._who.parent_id)))
+        self.post(await self._store.restore())
 
     def _forget_live(self, entries: tuple[LogEntry, ...]) -> None:
         """What is in the log is not live any more."""
@@ -201,6 +181,10 @@ class PodDriver:
 
     async def _send(self, order: do.SendRequest) -> None:
         try:
+            asked = (order.request_id, order.number, order.run_request)
+            if not await self._hooks.before_request(asked, self.machine.state.history):
+                self.post(st.RequestAborted(order.request_id))
+                return
             await self._shared.gate.fresh()
             reply = await self._parts.model.reply(self._model_request(order), self.live)
             self.post(st.ReplyCompleted(order.request_id, reply))
@@ -252,7 +236,7 @@ class PodDriver:
 
         try:
             await self._shared.gate.fresh()
-            work = self._shared.run_calls(ordered, self._parts.toolbox, context, done)
+            work = self._shared.run_calls(ordered, self._toolbox, context, done)
             await _cancel_within(asyncio.ensure_future(work), ABORT_LIMIT)
         except asyncio.CancelledError:
             pass  # ordered: what has not answered is answered below
@@ -301,34 +285,16 @@ class PodDriver:
         try:
             while self._hinted and self.quit is None:
                 self._hinted = False
-                try:
-                    found = await self._shared.store.execute(Pending(self._who.session, self.machine.state.cursor))
-                except (StoreUnavailable, Refused):
+                found = await self._store.pending(self.machine.state.cursor)
+                if found is None:
                     return  # a hint may be lost: the sweep finds the message again
-                if found.messages and self.machine.phase is not Phase.NEW:
-                    self.post(st.MessagesArrived(found.messages))
+                if found and self.machine.phase is not Phase.NEW:
+                    self.post(st.MessagesArrived(found))
         finally:
             self._looking = False
 
     async def _release(self) -> None:
-        try:
-            await self._shared.store.execute(Release(self._who.session, self._who.generation))
-        except StaleEpoch:
-            self.post(st.ReleaseRefused(stale=True))
-        except Refused:
-            await self._after_refused_release()
-        except StoreUnavailable:
-            self.post(st.ReleaseRefused(stale=False))
-        else:
-            self.post(st.Released())
-
-    async def _after_refused_release(self) -> None:
-        """Something wants the Pod: it goes on with what is there."""
-        try:
-            found = await self._shared.store.execute(Pending(self._who.session, self.machine.state.cursor))
-            self.post(st.ReleaseRefused(stale=False, messages=found.messages))
-        except (StoreUnavailable, Refused):
-            self.post(st.ReleaseRefused(stale=False))
+        self.post(await self._store.release(self.machine.state.cursor))
 
     def _set_deadline(self, run_id: str, at_ms: int) -> None:
         self._clear_deadline()
@@ -345,6 +311,19 @@ class PodDriver:
         alert_id = f"{self._who.session}:{self._who.generation}:{self._alerts}"
         now = self._shared.clock.now_ms()
         self._shared.directory.alert(Alert(alert_id, level, code, message, now, self._who.session))
+
+    def _pod_view(self) -> PodView:
+        state = self.machine.state
+        return pod_view(state.config, self._who.session, self._who.generation, state.fold.run_id)
+
+    def _halt(self, run_id: str, problem: Problem) -> None:
+        self.post(st.RunHalted(run_id, problem))
+
+    def _tell_end(self, entries: tuple[LogEntry, ...]) -> None:
+        """Hooks hear of an end beside all else; only the Pod's own end waits for them, within their limit."""
+        view = self._hooks.end_among(entries, self.machine.state.facts.run_text)
+        if view is not None:
+            self._telling = self._spawn(self._hooks.after_run(view))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -365,6 +344,8 @@ class PodDriver:
             if task is not None:
                 task.cancel()
         await self._parts.toolbox.close()
+        if self._telling is not None:
+            await asyncio.wait([self._telling], timeout=ABORT_LIMIT)
         waiting = [t for t in self._tasks if t is not asyncio.current_task()]
         for task in waiting:
             task.cancel()

@@ -119,14 +119,15 @@ def cancel_run(state: PodState, order: Order, produced: bool = False) -> Ending:
     return Ending("withdrawn" if withdrawn else "cancelled", wake_parent=not cascaded)
 
 
-def ordered_ending(state: PodState, commit: Commit) -> Ending:
-    """The end by cancel or interrupt, else by time; `commit` may hold the last text the model produced."""
+def ordered_ending(state: PodState, commit: Commit, late: Problem | None) -> Ending:
+    """The end by cancel or interrupt, else by time or a hook (`late` says which); `commit` may hold the last text the
+    model produced."""
     order = state.order()
     produced = [i for e in commit.entries if isinstance(e, AssistantItems) for i in e.items]
     if order == "cancel" or order == "interrupt":
         ending = cancel_run(state, order, bool(produced))
     else:
-        ending = Ending("limit_reached", OUT_OF_TIME)
+        ending = Ending("limit_reached", late or OUT_OF_TIME)
     text = "".join(i.text for i in produced if i.type == "text")
     return replace(ending, text=text or None)
 

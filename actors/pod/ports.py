@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from actors.pod.hooks import HookSet
 from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
@@ -71,6 +72,9 @@ class HostParts(Protocol):
 
     @property
     def run_calls(self) -> CallRunner: ...
+
+    @property
+    def hooks(self) -> HookSet: ...
 
     def model(self, spec: ModelSpec) -> Model:
         """The model of a spec; shared by the Pods that use it. Raises `ModelError` (type `settings`)."""

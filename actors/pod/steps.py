@@ -1,4 +1,5 @@
-"""What follows a model's answer or the end of calls: one step, judged from the folds alone."""
+"""What comes next, in a run and at rest, after a model's answer and after the end of calls: one step, judged from the
+folds alone."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from typing import TypeAlias
 from actors.pod import referring
 from actors.pod.asking import ask_clarify, ask_permission, clarified
 from actors.pod.calls import CallBoard, behind_question, wait_directive
-from actors.pod.endings import Commit, Ending, segments_of
-from actors.pod.instructions import ResolveReferences
-from actors.pod.openings import add_gap
+from actors.pod.endings import Commit, Ending, cancel_run, segments_of
+from actors.pod.instructions import ResolveReferences, Rest
+from actors.pod.openings import add_gap, open_run, void
 from actors.pod.replies import cut_off, judge, reply_commit
+from actors.pod.rewinds import rewind
 from actors.pod.state import PodState
 from actors.pod.stimuli import ReplyCompleted, RequestAborted, RequestFailed
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.items import AssistantItem, AssistantMessage, Problem
+from session_store.status import starts_run
 
 MAX_BROKEN = 2
 """Replies in a row that broke off, or said nothing, before the run ends with an error."""
@@ -50,7 +53,44 @@ class Obey:
     commit: Commit = field(default_factory=Commit)
 
 
-Step: TypeAlias = Ask | Write | End | Obey
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Take up the calls of the last reply."""
+
+
+Step: TypeAlias = Ask | Write | End | Obey | Call | ResolveReferences | Rest
+
+
+def in_run(state: PodState, ordered: bool, over_wakes: bool) -> Step:
+    """The next step of a run that goes on. `ordered`: an order or the time ends it."""
+    if ordered:
+        return Obey()
+    if state.history.open_message is not None:
+        return Call()
+    if state.order() == "pause":
+        return End(Ending("paused"))
+    if (spent := state.spent(over_wakes)) is not None:
+        return End(Ending("limit_reached", spent))
+    if (step := before_prompt(state)) is not None:
+        return step
+    commit = Commit()
+    return Write(commit) if add_gap(state, commit) else Ask()
+
+
+def at_rest(state: PodState, run_id: Callable[[], str]) -> Step:
+    """The next step of a Pod without a run. `run_id` makes the id of one that starts."""
+    if state.cancelled_rest() is not None:
+        return End(cancel_run(state, "cancel"))
+    if controls := state.void_controls():
+        return Write(void(state, controls))
+    starts = starts_run(state.fold, state.messages)
+    if state.fold.suspended and state.order() == "interrupt" and starts:
+        return End(cancel_run(state, "interrupt"))
+    if (order := state.rewind) is not None:
+        return Write(rewind(state, order))
+    if not starts:
+        return Rest()
+    return before_prompt(state) or Write(open_run(state, run_id()))
 
 
 def after_reply(state: PodState, stimulus: ReplyCompleted, broken: int, ordered: bool) -> tuple[Step, int]:
@@ -133,7 +173,7 @@ def cut_calls(
     return tuple(i for i in open_calls if not again(i) and not idempotent(message.calls[i].name))
 
 
-def before_prompt(state: PodState) -> Step | ResolveReferences | None:
+def before_prompt(state: PodState) -> Step | None:
     """The step before a prompt with references is taken in: look them up, or give back what cannot be carried out.
     None: nothing is in the way."""
     message = referring.next_prompt(state)

@@ -9,7 +9,7 @@ from actors.pod.facts import PodFacts
 from actors.protocol.model import ModelReply
 from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
-from session_store.items import AssistantItem
+from session_store.items import AssistantItem, Problem
 from session_store.messages import Message
 from session_store.requests import Appended as AppendReply
 from session_store.restore import RestoredState
@@ -123,6 +123,14 @@ class DeadlinePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class RunHalted:
+    """A hook stopped the run; it ends `limit_reached` with this problem."""
+
+    run_id: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
 class ParkingAsked:
     """The Directory would like the Pod to give its lease up if it rests."""
 
@@ -163,6 +171,7 @@ Stimulus: TypeAlias = (
     | Restored
     | RestoreFailed
     | DeadlinePassed
+    | RunHalted
     | ParkingAsked
     | Released
     | ReleaseRefused

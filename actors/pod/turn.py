@@ -15,9 +15,9 @@ from actors.pod import referring, steps
 from actors.pod import stimuli as st
 from actors.pod.calls import CallBoard
 from actors.pod.endings import (
+    OUT_OF_TIME,
     Commit,
     Ending,
-    cancel_run,
     closing_results,
     end_run,
     ordered_ending,
@@ -25,8 +25,6 @@ from actors.pod.endings import (
     withdraw_cancelled,
 )
 from actors.pod.facts import PodFacts
-from actors.pod.openings import add_gap, open_run, void
-from actors.pod.rewinds import rewind
 from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
@@ -36,7 +34,7 @@ from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
 from session_store.restore import RestoredState
-from session_store.status import CONTINUING, starts_run
+from session_store.status import CONTINUING
 
 MAX_STALLS = 40
 """Tries to commit while the store cannot; with waits up to `STALL_WAIT` seconds that is about 18 minutes."""
@@ -62,7 +60,8 @@ class TurnMachine:
         self._resolving = ""
         self._aborting = False
         self._board: CallBoard | None = None
-        self._late = False
+        self._late: Problem | None = None
+        """Why the run must end now: its time is up, or a hook stopped it."""
         self._over_wakes = False
         self._broken = 0
         self._stalls = 0
@@ -113,8 +112,9 @@ class TurnMachine:
             case st.RestoreFailed(reason):
                 self._do(do.Quit("store", reason), Phase.GONE)
             case st.DeadlinePassed(run_id):
-                self._late = self._late or (run_id == self.state.fold.run_id and self.state.fold.run_open)
-                self._heed()
+                self._cut_short(run_id, OUT_OF_TIME)
+            case st.RunHalted(run_id, problem):
+                self._cut_short(run_id, problem)
             case st.ParkingAsked():
                 if self.phase is Phase.RESTING:
                     self._do(do.Release(), Phase.RELEASING)
@@ -134,54 +134,12 @@ class TurnMachine:
         elif self.state.order() == "stop":
             self._append(stop_pod(self.state, Commit(), self._board))
         elif self.state.running:
-            self._advance_run()
+            self._follow(steps.in_run(self.state, self._ordered_to_end(), self._over_wakes))
         else:
-            self._advance_rest()
-
-    def _advance_run(self) -> None:
-        state, order = self.state, self.state.order()
-        if self._ordered_to_end():
-            self._end(ordered_ending(state, Commit()))
-        elif state.history.open_message is not None:
-            self._take_up_calls()
-        elif order == "pause":
-            self._end(Ending("paused"))
-        elif (spent := state.spent(self._over_wakes)) is not None:
-            self._end(Ending("limit_reached", spent))
-        elif not self._look_up() and not self._commit_gap():
-            self._send_request()
-
-    def _advance_rest(self) -> None:
-        state = self.state
-        if state.cancelled_rest() is not None:
-            self._end(cancel_run(state, "cancel"))
-        elif controls := state.void_controls():
-            self._append(void(state, controls))
-        elif state.fold.suspended and state.order() == "interrupt" and starts_run(state.fold, state.messages):
-            self._end(cancel_run(state, "interrupt"))
-        elif (order := state.rewind) is not None:
-            self._append(rewind(state, order))
-        elif starts_run(state.fold, state.messages):
-            if not self._look_up():
-                self._append(open_run(state, self._next_id("run")))
-        else:
-            self._do(do.Rest(), Phase.RESTING)
-
-    def _look_up(self) -> bool:
-        """Deal with the references of the prompt that comes next. False: it can be taken in as it is."""
-        step = steps.before_prompt(self.state)
-        match step:
-            case None:
-                return False
-            case do.ResolveReferences():
-                self._do(step, Phase.RESOLVING)
-                self._resolving = step.message_id
-            case _:
-                self._follow(step)
-        return True
+            self._follow(steps.at_rest(self.state, lambda: self._next_id("run")))
 
     def _no_use_resolving(self) -> bool:
-        return self._late or referring.overtaken(self.state, self._resolving)
+        return self._late is not None or referring.overtaken(self.state, self._resolving)
 
     def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
         self._aborting = False
@@ -189,6 +147,11 @@ class TurnMachine:
             self.state.lookup = stimulus
             self._out.extend(referring.alerts(stimulus))
         self._advance()
+
+    def _cut_short(self, run_id: str, problem: Problem) -> None:
+        if self._late is None and run_id == self.state.fold.run_id and self.state.fold.run_open:
+            self._late = problem
+        self._heed()
 
     def _heed(self) -> None:
         """A message or the deadline came: cut short what an order or the time forbids."""
@@ -222,14 +185,14 @@ class TurnMachine:
         return step
 
     def _ordered_to_end(self) -> bool:
-        return self._late or self.state.order() in ENDING_ORDERS
+        return self._late is not None or self.state.order() in ENDING_ORDERS
 
     def _end_as_ordered(self, commit: Commit) -> None:
         """Stop, cancel, interrupt or time: end, with the last text the model produced in the same commit."""
         if self.state.order() == "stop":
             self._append(stop_pod(self.state, commit, self._board))
         else:
-            self._end(ordered_ending(self.state, commit), commit)
+            self._end(ordered_ending(self.state, commit, self._late), commit)
 
     def _follow(self, step: steps.Step) -> None:
         match step:
@@ -241,6 +204,13 @@ class TurnMachine:
                 self._end(ending, commit)
             case steps.Obey(commit):
                 self._end_as_ordered(commit)
+            case steps.Call():
+                self._take_up_calls()
+            case do.ResolveReferences(message_id):
+                self._resolving = message_id
+                self._do(step, Phase.RESOLVING)
+            case do.Rest():
+                self._do(step, Phase.RESTING)
 
     def _take_up_calls(self) -> None:
         """Run the calls of the last reply; of a revived run only those that may run again (law 6)."""
@@ -289,13 +259,6 @@ class TurnMachine:
             withdraw_cancelled(self.state, commit)
         self._append(commit)
 
-    def _commit_gap(self) -> bool:
-        commit = Commit()
-        if not add_gap(self.state, commit):
-            return False
-        self._append(commit)
-        return True
-
     def _append(self, commit: Commit, phase: Phase = Phase.COMMITTING) -> None:
         fold = self.state.fold
         if fold.outcome == "paused" and not fold.run_open and any(isinstance(e, CONTINUING) for e in commit.entries):
@@ -332,10 +295,10 @@ class TurnMachine:
     def _note_run(self, entry: LogEntry, reply: Appended) -> None:
         match entry:
             case Invoke(trigger=trigger):
-                self._late, self._broken = False, 0
+                self._late, self._broken = None, 0
                 self._over_wakes = trigger == "pod_event" and reply.wakes > self.state.config.max_wakes
             case RunEnd():
-                self._board, self._late, self.state.lookup = None, False, None
+                self._board, self._late, self.state.lookup = None, None, None
                 self._out.append(do.OfferExtraction())
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())

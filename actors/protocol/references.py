@@ -75,16 +75,6 @@ class Completions:
     more: bool = False
 
 
-class ReferenceDoor(Protocol):
-    """The references of any Pod, as the door of polypod looks at them before anything is recorded."""
-
-    async def refusal(self, place: Place, segments: Sequence[Segment]) -> Unresolved | None:
-        """Why a prompt cannot be taken. None too when the workspace cannot be seen from here: the run looks again."""
-
-    async def complete(self, place: Place, sigil: Sigil, prefix: str, limit: int) -> Completions:
-        """What a reference that begins like this may mean, inside the scope."""
-
-
 def segment_problem(segment: Segment) -> str | None:
     """What is wrong with the form of a segment; None when it is well formed."""
     data = segment.data or {}

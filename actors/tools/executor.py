@@ -60,6 +60,9 @@ class _Reply:
                 self._report(index, INTERRUPTED if index in self._started else NOT_RUN)
 
     async def _side_by_side(self, calls: Calls) -> None:
+        if len(calls) == 1:  # most replies: nothing to put in order, and no task needed for it
+            await self._one(*calls[0], None)
+            return
         before: dict[str, asyncio.Task[None]] = {}
         tasks: list[asyncio.Task[None]] = []
         try:

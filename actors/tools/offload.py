@@ -38,7 +38,7 @@ async def in_thread(work: Callable[[StopSign], T]) -> T:
     """Run `work` off the loop. A cancel sets the sign and waits (bounded) until the work has noticed or is done, so
     that no effect comes after the call was answered."""
     sign = StopSign()
-    running = asyncio.ensure_future(asyncio.to_thread(work, sign))
+    running = asyncio.get_running_loop().run_in_executor(None, work, sign)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -29,6 +29,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{POD}/log", pods.log),
     ("GET", f"{POD}/tasks", pods.tasks),
     ("GET", f"{POD}/result", pods.result),
+    ("GET", f"{POD}/completions", pods.completions),
     ("GET", f"{POD}/events", events.of_pod),
     ("POST", f"{POD}/messages", messages.prompt),
     ("POST", f"{POD}/notify", messages.notify),

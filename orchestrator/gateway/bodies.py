@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from actors.protocol.alerts import KEPT
 from actors.protocol.ids import name_problem
+from actors.protocol.references import segment_problem
+from orchestrator.sigils import shown
 from orchestrator.usage import By
-from session_store.items import Segment
+from session_store.items import REFERENCE_TYPES, Json, Segment
 from session_store.messages import PodEventKind
 from session_store.rows import Scope
 from session_store.status import Status
@@ -70,10 +72,34 @@ class Lenient(BaseModel):
 
 
 class SegmentBody(Body):
-    """A typed part of a prompt. References are refused until this version can resolve them."""
+    """A typed part of a prompt. What it refers to stands in `path` or `slug`, or as in the log in `data`."""
 
-    type: Literal["text", "paste"]
-    text: str
+    type: Annotated[str, StringConstraints(max_length=64)]
+    text: str | None = None
+    path: str | None = None
+    slug: str | None = None
+    data: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _well_formed(self) -> SegmentBody:
+        if (problem := segment_problem(self.segment())) is not None:
+            raise ValueError(problem)
+        if self.type in REFERENCE_TYPES:
+            own = "path" if self.type == "file_ref" else "slug"
+            if set(self._target()) != {own}:
+                raise ValueError(f"a {self.type} holds `{own}` and `text`, nothing else")
+        elif self.text is None or self._target():
+            raise ValueError(f"a segment of type {self.type} holds `text`, nothing else")
+        return self
+
+    def segment(self) -> Segment:
+        """As the log keeps it: a reference without a text reads as people write it."""
+        data = self._target() or None
+        return Segment(self.type, self.text or shown({"type": self.type, "data": data}), data)
+
+    def _target(self) -> dict[str, Json]:
+        given = {"path": self.path, "slug": self.slug}
+        return {**(self.data or {}), **{k: v for k, v in given.items() if v is not None}}
 
 
 class PromptBody(Body):
@@ -84,12 +110,12 @@ class PromptBody(Body):
     def typed(self, text: str | None) -> tuple[Segment, ...]:
         if text is not None:
             return (Segment("text", text),)
-        return tuple(Segment(s.type, s.text) for s in self.segments or ())
+        return tuple(s.segment() for s in self.segments or ())
 
     def _check_written(self, field: str, text: str | None) -> None:
         if text is not None and self.segments is not None:
             raise ValueError(f"give `{field}` or `segments`, not both")
-        if self.segments is not None and not any(s.text.strip() for s in self.segments):
+        if self.segments is not None and not any(s.segment().text.strip() for s in self.segments):
             raise ValueError("the segments hold no text")
 
 
@@ -228,6 +254,12 @@ class ResultQuery(Lenient):
 class UsageQuery(Lenient):
     by: By = "pod"
     pod: PodId | None = None
+
+
+class CompletionQuery(Lenient):
+    sigil: Literal["@", "#", "/"]
+    prefix: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")] = ""
+    limit: int = Field(default=20, ge=1, le=100)
 
 
 class EventsQuery(Lenient):

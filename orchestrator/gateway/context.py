@@ -18,6 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.gateway.access import Caller, caller_of
 from orchestrator.gateway.bodies import is_pod_id
+from orchestrator.gateway.door import EmptyDoor
 from orchestrator.gateway.feed import Feed
 from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.problems import (
@@ -32,7 +33,7 @@ from orchestrator.gateway.sse import json_bytes, json_text
 from orchestrator.gateway.topic import Topics
 from orchestrator.gateway.usage_book import UsageBook
 from orchestrator.gateway.views import JsonObject, pod_view
-from orchestrator.ports import ControlPlane
+from orchestrator.ports import ControlPlane, PromptDoor
 from session_store.entries import LogEntry
 from session_store.reading import decoded
 from session_store.requests import Query, Read
@@ -61,6 +62,7 @@ class Gateway:
 
     plane: ControlPlane
     options: GatewayOptions
+    door: PromptDoor = field(default_factory=EmptyDoor)
     now_ms: Callable[[], int] = wall_ms
     new_id: Callable[[], str] = fresh_id
     feed: Feed = field(init=False)

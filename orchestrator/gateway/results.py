@@ -55,7 +55,7 @@ class ResultFold:
             if not self.found and self._message_id is not None:
                 self.found = consumes(entry, self._message_id)
                 if self.found and isinstance(entry, Withdrawn):
-                    self.ended, self._closed = Ended("", "withdrawn"), True
+                    self.ended, self._closed = Ended("", "withdrawn", error=entry.error), True
             if self.found and not self._closed:
                 self._apply(entry)
 

@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, Handler, json_response
+from orchestrator.gateway.door import place_of, refused
 from orchestrator.gateway.problems import HttpProblem, invalid
 from orchestrator.gateway.results import cancelled_view
 from session_store.codec import to_plain
 from session_store.errors import ConditionFailed
-from session_store.items import Json
+from session_store.items import Json, Segment
 from session_store.messages import USER, Message
 from session_store.requests import Deliver, Delivered, Expect, FindMessage, Query
 from session_store.rows import PodRow
@@ -25,7 +26,9 @@ Control = Literal["pause", "resume", "cancel"]
 async def prompt(call: Call) -> Response:
     body = await call.body(bodies.MessageBody)
     row = await call.row()
-    plain: dict[str, Json] = {"segments": to_plain(body.typed(body.content))}
+    segments = body.typed(body.content)
+    await _check_references(call, row, segments, body.message_id)
+    plain: dict[str, Json] = {"segments": to_plain(segments)}
     if body.when_busy in ("steer", "interrupt"):
         plain["when_busy"] = body.when_busy
     message = Message(body.message_id or call.gateway.new_id(), "prompt", USER, plain)
@@ -112,6 +115,16 @@ async def stop(call: Call) -> Response:
     reached = await call.gateway.plane.stop(row.id, USER, body.reason or "stopped")
     row = await call.gateway.row(row.id, call.caller.tenant)
     return json_response({"pod_id": row.id, "changed": True, "status": row.status, "stop": reached}, 202)
+
+
+async def _check_references(call: Call, row: PodRow, segments: tuple[Segment, ...], message_id: str | None) -> None:
+    """Raises `HttpProblem` for a prompt that cannot be carried out; not for one that was accepted before."""
+    told = await call.gateway.door.refusal(place_of(row), segments)
+    if told is None:
+        return
+    if message_id is not None and (await call.gateway.feed.ask(FindMessage(row.id, message_id))).session == row.id:
+        return
+    raise refused(told)
 
 
 async def _deliver(call: Call, row: PodRow, message: Message, expect: Expect | None = None) -> Delivered:

@@ -11,10 +11,12 @@ from actors.protocol.task_log import TaskFold
 from actors.protocol.tasks import face_in
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, json_response
+from orchestrator.gateway.door import place_of, refused
 from orchestrator.gateway.problems import HttpProblem
 from orchestrator.gateway.results import ResultFold, result_view
 from orchestrator.gateway.views import entry_view, inbox_view, tasks_view
 from orchestrator.ports import NewPod
+from session_store.codec import to_plain
 from session_store.errors import UnknownSession
 from session_store.reading import decoded
 from session_store.requests import FindMessage, Query, Read
@@ -42,6 +44,9 @@ async def create(call: Call) -> Response:
         workspace=body.workspace,
         owner_run=call.caller.owner and body.workspace is not None,
     )
+    place = call.gateway.door.place(new)
+    if place is not None and (told := await call.gateway.door.refusal(place, new.segments)) is not None:
+        raise refused(told)
     reply = await call.gateway.plane.create(new)
     row = await call.gateway.row(reply.pod_id, call.caller.tenant)
     headers = {"Location": f"/v1/pods/{row.id}"}
@@ -87,6 +92,13 @@ async def tasks(call: Call) -> Response:
             fold.apply(entry)
             head = entry.seq
     return json_response(tasks_view(fold.now.tasks, face_in(row.config), head))
+
+
+async def completions(call: Call) -> Response:
+    """What a reference that begins with `sigil` and `prefix` may mean in this Pod."""
+    asked = call.query(bodies.CompletionQuery)
+    told = await call.gateway.door.complete(place_of(await call.row()), asked.sigil, asked.prefix, asked.limit)
+    return json_response({"completions": to_plain(told.found), "more": told.more})
 
 
 async def inbox(call: Call) -> Response:

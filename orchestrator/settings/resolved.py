@@ -8,7 +8,8 @@ from pathlib import Path
 
 from actors.protocol.config import ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
-from orchestrator.runtime import Limits, MemorySpec, PermissionSpec, ProfileSpec, RuntimeSettings
+from orchestrator.hooks import HookUnusable, load
+from orchestrator.runtime import HookSettings, Limits, MemorySpec, PermissionSpec, ProfileSpec, RuntimeSettings
 from orchestrator.settings.problems import SettingsError, nearest
 from orchestrator.settings.schema import GatewayTable, ModelTable, ProfileTable, SettingsFile
 
@@ -69,6 +70,7 @@ class Settings:
             default_model=self.default_model,
             reminder=ReminderRule(**tables.reminder.model_dump()),
             memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
+            hooks=HookSettings(**{**tables.hooks.model_dump(), "use": tuple(tables.hooks.use)}),
         )
 
     def prices(self) -> dict[str, dict[str, float]]:
@@ -99,6 +101,15 @@ class Settings:
         """Keys that somebody has set and no part of this version acts on."""
         table = self.tables.compaction
         return tuple(f"compaction.{key}" for key in sorted(table.model_fields_set))
+
+    def check_hooks(self) -> None:
+        """Raises `SettingsError` for a hook of the settings that cannot be loaded: who named it relies on it."""
+        source = str(self.file) if self.file is not None else "settings"
+        for place in self.tables.hooks.use:
+            try:
+                load(place)
+            except HookUnusable as error:
+                raise SettingsError(source, "hooks.use", f"`{place}` {error}.", "Correct or remove it.") from error
 
     def tenant_tokens(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Tenant by token. Raises `SettingsError` for a variable that is not set, or a token that two tenants share."""

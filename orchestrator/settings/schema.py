@@ -166,6 +166,20 @@ class DirectoryTable(Table):
     max_wakes: Count = 1000
 
 
+class HooksTable(Table):
+    """`use`: hooks as `module:object`. `entry_points`: also those of installed packages. `timeout`: of one call of one.
+
+    `on_failure`: what becomes of a tool call when the hook that was to judge it raises or is too slow.
+    """
+
+    use: list[Annotated[str, StringConstraints(strict=True, pattern=r"^\w+(\.\w+)*:\w+(\.\w+)*$")]] = Field(
+        default_factory=list
+    )
+    entry_points: bool = True
+    timeout: Seconds = 5.0
+    on_failure: Literal["deny", "allow"] = "deny"
+
+
 class GatewayTable(Table):
     """`tokens` maps a tenant to the name of the variable that holds its token."""
 
@@ -185,4 +199,5 @@ class SettingsFile(Table):
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     reminder: ReminderTable = Field(default_factory=ReminderTable)
     directory: DirectoryTable = Field(default_factory=DirectoryTable)
+    hooks: HooksTable = Field(default_factory=HooksTable)
     gateway: GatewayTable = Field(default_factory=GatewayTable)

@@ -26,7 +26,8 @@ from session_store.backends.sqlite_rows import (
     unpack_scope,
 )
 from session_store.backends.sqlite_schema import PLACE_BITS, PLACE_MASK, is_damage
-from session_store.codec import pack, to_plain
+from session_store.codec import decode_entry, pack, to_plain
+from session_store.entries import Rewound
 from session_store.messages import Message
 from session_store.requests import StoredEntry
 from session_store.state import MessagePlace, MessageRecord, QuestionRecord, SessionState
@@ -140,6 +141,8 @@ class SqliteTables:
         base = state.no << PLACE_BITS
         span = (base, base | PLACE_MASK)
         notes = {seq for (seq,) in self._db.execute("SELECT seq FROM annotations WHERE session = ?", (state.no,))}
+        ends = (decode_entry((row := self.entry(state, last)).body, row.seq, row.ts) for _, last in state.fold.removed)
+        state.rewound = max((e.seq for e in ends if isinstance(e, Rewound)), default=0)
         state.history_head = next(seq for seq in range(state.fold.head, -1, -1) if seq not in notes)
         epoch = self._db.execute("SELECT max(epoch) FROM entries WHERE place BETWEEN ? AND ?", span).fetchone()[0]
         if epoch > state.epoch:

@@ -17,10 +17,11 @@ from session_store.backends.sqlite import SqliteStore
 from session_store.backends.sqlite_schema import SCHEMA_VERSION
 from session_store.check import check
 from session_store.codec import pack
-from session_store.entries import Question, SegmentStart
-from session_store.errors import NewerSchema, StoreDamaged, StoreUnavailable, UnknownSession
+from session_store.entries import Extension, Question, Rewound, SegmentStart, UserInput
+from session_store.errors import ConditionFailed, NewerSchema, StoreDamaged, StoreUnavailable, UnknownSession
+from session_store.items import Segment
 from session_store.reading import read_log
-from session_store.requests import Append, Create, Open, Pending, PodLimits, Query, Read
+from session_store.requests import Annotate, Append, Create, Open, Pending, PodLimits, Query, Read
 from tests.support.store import (
     Owner,
     Ticks,
@@ -122,6 +123,22 @@ HARMLESS = {
     "head behind": "UPDATE sessions SET head = 7 WHERE id = 'bad'",
     "config gone": "DELETE FROM configs WHERE no = (SELECT no FROM sessions WHERE id = 'bad')",
 }
+
+
+def test_S12_X06_that_a_session_was_rewound_is_known_from_its_log(path: Path) -> None:
+    """Else an extraction of what was rewound away would be taken."""
+    store = SqliteStore(path, Ticks())
+    owner = running(store, "bad")
+    owner.end("withdrawn")
+    owner.append(UserInput((Segment("text", "a"),), "a", "user"), Rewound(5))
+    store.close()
+    spoil(path, "UPDATE sessions SET fold = NULL, rewound = 0 WHERE id = 'bad'")
+    store = SqliteStore(path, Ticks())
+    with pytest.raises(ConditionFailed) as refused:
+        store.execute(Annotate("bad", Extension("d", {}), "k", 5))
+    assert (refused.value.reason, refused.value.detail["rewound"]) == ("rewound", 6)
+    store.execute(Annotate("bad", Extension("d", {}), "k", 6))
+    store.close()
 
 
 @pytest.mark.parametrize("kind", HARMLESS)

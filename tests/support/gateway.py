@@ -13,17 +13,39 @@ import httpx
 
 from orchestrator.gateway.app import build_app
 from orchestrator.gateway.context import Gateway
+from orchestrator.gateway.door import EmptyDoor
 from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.server import GatewayServer, serve
+from orchestrator.ports import PromptDoor
 from tests.support.control_plane import FakePlane
 
 QUICK = GatewayOptions(keepalive=0.3, cancel_wait=1.0, live_pause=0.005, follow_wait=1.0, watch_wait=1.0)
 
 
+PROBLEM = "application/problem+json"
+
+
+def check_problem(response: httpx.Response, status: int, kind: str | None) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == PROBLEM
+    document: dict[str, Any] = response.json()
+    assert document["type"] == ("about:blank" if kind is None else f"urn:polypod:{kind}")
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    return document
+
+
+async def new_pod(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    response = await http.post("/v1/pods", json=body)
+    assert response.status_code == 201, response.text
+    return response.json()  # type: ignore[no-any-return]
+
+
 @asynccontextmanager
 async def client_of(plane: FakePlane, options: GatewayOptions = QUICK, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """Plain calls without a socket."""
-    gateway = Gateway(plane, options)
+    """Plain calls without a socket; `door` is the `PromptDoor`."""
+    gateway = Gateway(plane, options, more.pop("door", EmptyDoor()))
     transport = httpx.ASGITransport(build_app(gateway))
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7420", **more) as client:
@@ -42,8 +64,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(plane: FakePlane, options: GatewayOptions = QUICK) -> AsyncIterator[Served]:
-    gateway = Gateway(plane, options)
+async def served(
+    plane: FakePlane, options: GatewayOptions = QUICK, door: PromptDoor | None = None
+) -> AsyncIterator[Served]:
+    gateway = Gateway(plane, options, door or EmptyDoor())
     server = await serve(gateway, "127.0.0.1", 0)
     try:
         async with httpx.AsyncClient(base_url=server.address, timeout=10) as http:

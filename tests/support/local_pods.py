@@ -10,12 +10,14 @@ from pathlib import Path
 
 from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
+from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.references import Place, References
 from actors.protocol.tasks import TASK_TOOLS
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
@@ -61,6 +63,7 @@ class LocalParts:
     clock: SystemClock = field(default_factory=SystemClock)
     gate: OpenGate = field(default_factory=OpenGate)
     run_calls: CallRunner = field(default=run_calls)
+    hooks: HookSet = field(default_factory=HookSet)
     models: dict[str, Model] = field(default_factory=dict)
     extractor: Extractor | None = None
     refuses: ModelError | None = None
@@ -156,6 +159,8 @@ class LocalPods:
         self.parts = LocalParts(self.store, lines, folder)
         self.parts.directory = LocalDirectory(self)
         self.alerts = AlertBook()
+        self.permissions: tuple[PermissionRules, ...] = ()
+        """Of Pods created from now on."""
         self.host = PodHost(self.parts)
         self.folder = folder
         self._epoch: int | None = None
@@ -177,6 +182,7 @@ class LocalPods:
             tools=TOOLS,
             planning="tasks",
             limits=RunLimits(**limits),  # type: ignore[arg-type]
+            permissions=self.permissions,
         )
         messages = () if prompt is None else (self.prompt(prompt, f"m{self._count}-0"),)
         create = Create(session, "default", f"new-{self._count}", self.start(session, config), messages, name)

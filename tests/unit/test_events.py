@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +15,7 @@ from inline_snapshot import snapshot
 
 from actors.protocol.live import Delta, Discard, Retry
 from orchestrator import events
+from orchestrator.event_lines import EventLines
 from orchestrator.events import (
     AlertEvent,
     EntryEvent,
@@ -221,6 +224,22 @@ def test_S03_any_text_comes_back_from_the_wire(event: Any, data: some.DataObject
     changed = replace(event, **{name: data.draw(nasty) for name in texts if name != "reason"})
     parse = parse_event if event in POD_EVENTS else parse_store_event
     assert parse(*_through_json(wire_form(changed))) == changed
+
+
+def test_the_formats_page_shows_each_type_as_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "events.md").read_text(encoding="utf-8")
+    of_pod, of_store = page.split("## Many Pods")
+    for part, parse, union in (
+        (of_pod, parse_event, PodStreamEvent),
+        (of_store, parse_store_event, StoreEvent),
+    ):
+        shown = []
+        for example in re.findall(r"```\n(.*?)```", part, re.DOTALL):
+            (wire,) = EventLines().feed(f"{example}\n".encode())
+            event = parse(wire.name, wire.id, wire.data)
+            assert wire_form(event) == wire
+            shown.append(type(event))
+        assert set(shown) == set(get_args(union)) - {UnknownEvent}
 
 
 def _through_json(wire: Wire) -> tuple[str, str | None, Any]:

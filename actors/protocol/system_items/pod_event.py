@@ -39,8 +39,10 @@ def _event_text(event: dict[str, Json]) -> str:
             return f"{event.get('text') or '(no text)'}{rest}"
         case _:
             text = event.get("text")
+            error = event.get("error") or {}
+            why = f" {error['message']}" if error.get("message") else ""
             tail = f" Its last words:\n{text}" if text else ""
-            return f"Its run ended: {event.get('outcome', 'unknown')}.{tail}"
+            return f"Its run ended: {event.get('outcome', 'unknown')}.{why}{tail}"
 
 
 POD_EVENT = ItemKind("pod_event", PodEventPayload, _render)

@@ -55,15 +55,18 @@ class Shelf:
     def workflows(cls, workspace: str) -> Shelf:
         return cls("workflow", os.path.join(workspace, WORKFLOWS))
 
+    @property
+    def place(self) -> str:
+        """The folder in words that show nothing of the machine."""
+        return f"`{WORKFLOWS}` of the workspace" if self.kind == "workflow" else f"`{KNOWLEDGE}` of the memory"
+
     def find(self, slug: str, bounds: ReferenceBounds, stop: StopSign) -> Note:
         """The note of that slug. Raises `ToolRefusal` in words for people."""
         root = os.path.realpath(self.folder)
         for name, in_folder in self._names(slug):
             real = os.path.realpath(os.path.join(root, name))
             if not within(real, root):
-                raise ToolRefusal(
-                    f"The {self.kind} `{slug}` is a symbolic link out of {self.folder}: it is not followed."
-                )
+                raise ToolRefusal(f"The {self.kind} `{slug}` leads out of {self.place} by a symbolic link.")
             try:
                 data, size = read_start(real, bounds.note, stop)
             except (FileNotFoundError, NotADirectoryError):
@@ -71,7 +74,7 @@ class Shelf:
             except OSError as error:
                 raise ToolRefusal(f"The {self.kind} `{slug}` cannot be read: {refusal(error, name)}") from error
             return self._note(slug, data, size, os.path.dirname(real) if in_folder else None)
-        raise ToolRefusal(f"There is no {self.kind} `{slug}` in {self.folder}.")
+        raise ToolRefusal(f"There is no {self.kind} `{slug}` in {self.place}.")
 
     def slugs(self, bounds: ReferenceBounds, stop: StopSign) -> list[str]:
         """The slugs there are, sorted; of at most `bounds.scanned` names."""

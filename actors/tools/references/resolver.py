@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ class Library:
         return await in_thread(lambda stop: _Resolving(self, message_id, stop).all(segments))
 
     async def refusal(self, segments: Sequence[Segment]) -> Unresolved | None:
-        """As `resolve(…).refused`, without reading files and knowledge that only an alert would tell of."""
+        """As `resolve(…).refused`, without reading files and knowledge that only an alert would tell of. None too when
+        the workspace cannot be seen from here: who can see it looks again."""
         return await in_thread(lambda stop: _Resolving(self, "", stop).refusal(segments))
 
 
@@ -83,6 +85,8 @@ class _Resolving:
     def refusal(self, segments: Sequence[Segment]) -> Unresolved | None:
         if (wrong := malformed(segments)) is not None:
             return wrong
+        if not os.path.isdir(self.library.place.workspace):
+            return None
         for index, segment in self._references(segments):
             if segment.type == "workflow_invoke":
                 try:

@@ -57,10 +57,8 @@ async def test_a_steering_prompt_goes_in_at_the_next_safe_boundary_of_the_runnin
         assert (await http.get(path)).json()["queue"] == 1  # the call's result comes first
         (tmp_path / "go").touch()
         assert await outcome(http, path, "look left") == "finished"
-        assert said(plane, pod) == ["run", "first", "assistant_items", "tool_results", "look left"] + [
-            "assistant_items",
-            "finished",
-        ]
+        first = ["run", "first", "assistant_items", "tool_results"]
+        assert said(plane, pod) == [*first, "look left", "assistant_items", "finished"]
     await plane.pods.close()
 
 

@@ -39,6 +39,7 @@ from session_store.items import (
     AssistantItem,
     AssistantMessage,
     HistoryItem,
+    Problem,
     SystemMessage,
     Text,
     ToolCall,
@@ -318,6 +319,9 @@ class Bench:
 
     def late(self) -> list[do.Instruction]:
         return self.feed(st.DeadlinePassed(self.machine.state.fold.run_id or ""))
+
+    def halt(self, reason: str = "enough") -> list[do.Instruction]:
+        return self.feed(st.RunHalted(self.machine.state.fold.run_id or "", Problem("hook", reason)))
 
     def release(self) -> list[do.Instruction]:
         """Carry out the release asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -25,7 +25,7 @@ from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT, TaskSnapsh
 from actors.protocol.system_items.workflow import WORKFLOW, Workflow
 from orchestrator.cli.pod_stream import entry_of
 from orchestrator.cli.story import Told, tell
-from orchestrator.events import parse_event
+from orchestrator.events import PodStreamEvent, parse_event
 from session_store.codec import entry_json, pack, to_plain
 from session_store.entries import ENTRY_TYPES, SystemItems
 from session_store.items import HistoryItem, Json, SystemItem, SystemMessage, Text
@@ -195,7 +195,9 @@ async def test_E10_nothing_but_items_of_the_log_reaches_a_request(tmp_path: Path
 
 
 def test_E10_no_event_is_named_after_the_message_that_caused_an_item() -> None:
-    assert not {"notify", "notification", "pod_event", "hook_injected_items"} & set(ENTRY_TYPES)
+    events = {getattr(kind, "type", None) for kind in get_args(PodStreamEvent)} | set(ENTRY_TYPES)
+    names = {str(name) for name in events} | {kind.__name__ for kind in get_args(PodStreamEvent)}
+    assert not {"notify", "notification", "pod_event", "hook_injected_items", "Notify", "PodEvent"} & names
 
 
 def test_M12_a_reply_that_claims_the_role_system_is_the_models_own() -> None:

@@ -20,7 +20,7 @@ from actors.protocol.tools import ToolOutcome
 from scripts import draw_states
 from session_store.entries import AssistantItems, Invoke, PodEnd, RunEnd, Served, UserInput
 from session_store.errors import Refused
-from session_store.items import Segment, Text, ToolCall
+from session_store.items import Problem, Segment, Text, ToolCall
 from session_store.messages import Message
 from session_store.requests import Appended
 from session_store.restore import restore
@@ -43,6 +43,7 @@ SAMPLES: dict[type[Any], Stimulus] = {
     st.Restored: st.Restored(restore(()), PodFacts()),
     st.RestoreFailed: st.RestoreFailed("no answer"),
     st.DeadlinePassed: st.DeadlinePassed("r"),
+    st.RunHalted: st.RunHalted("r", Problem("hook", "")),
     st.ParkingAsked: st.ParkingAsked(),
     st.Released: st.Released(),
     st.ReleaseRefused: st.ReleaseRefused(False),
@@ -160,7 +161,7 @@ def step(bench: Bench, rng: random.Random, n: int, stingy: bool) -> None:
     elif common < 0.08 and (phase, st.ParkingAsked) in TRANSITIONS:
         bench.feed(st.ParkingAsked())
     elif common < 0.12:
-        bench.late()
+        rng.choice((bench.late, bench.halt))()
     elif common < 0.3:
         come(bench, rng, n)
         if rng.random() < 0.7:
