@@ -131,11 +131,13 @@ class Committed:
 
     def _question(self, entry: Entry) -> None:
         seq = _seq(entry)
-        call = (entry.get("call") or {}).get("call")
-        words = call_words(call, CALL_WIDTH) if isinstance(call, Mapping) else ""
+        asked = entry.get("call")
+        call = self._blocks.get(call_key(asked["call_seq"], asked["index"])) if asked else None
+        if isinstance(call, ToolCall) and call.status is None:
+            self.put(replace(call, summary="waits for permission"))
         ident, kind, choices = str(entry["question_id"]), str(entry["kind"]), choices_of(entry.get("choices"))
         self._asked[ident] = f"{seq}:0"
-        self.put(Question(f"{seq}:0", seq, ident, kind, str(entry["question"]), choices, words))
+        self.put(Question(f"{seq}:0", seq, ident, kind, str(entry["question"]), choices))
 
     def _question_closed(self, entry: Entry) -> None:
         asked = self._blocks.get(self._asked.get(str(entry["question_id"]), ""))

@@ -32,7 +32,6 @@ from orchestrator.tui.blocks import (
     Live,
     Mark,
     OpenQuestion,
-    Question,
     ToolCall,
     choices_of,
 )
@@ -210,10 +209,8 @@ class History:
 
     def _ask(self, told: Mapping[str, Any]) -> None:
         """`told`: its entry, or as the gateway shows it."""
-        block = self._committed.get(f"{told.get('seq')}:0")
-        call = block.call if isinstance(block, Question) else ""
         ident, kind, choices = str(told.get("question_id")), str(told.get("kind")), choices_of(told.get("choices"))
-        self._question = OpenQuestion(ident, kind, str(told.get("question")), choices, call)
+        self._question = OpenQuestion(ident, kind, str(told.get("question")), choices)
 
     def _read_settings(self, entry: Entry) -> None:
         config = entry.get("config")

@@ -44,6 +44,8 @@ def can_open(block: Block) -> bool:
             return True
         case kinds.Question():
             return bool(block.choices)
+        case kinds.Mark():
+            return block.type == "segment_start"
         case kinds.UserPrompt():
             return len(block.text) > LONG_PROMPT * 40 or block.text.count("\n") > LONG_PROMPT
         case _:
@@ -178,8 +180,6 @@ def _note(block: kinds.SystemNote, width: int, opened: bool) -> list[Row]:
 def _question(block: kinds.Question, width: int, opened: bool) -> list[Row]:
     """While it is open its choices stand in the form; later they are folded."""
     rows: list[Row] = [(), *_marked("? ", block.question, width, "ask")]
-    if block.call:
-        rows += _part(block.call, width, "call")
     for number, (label, description) in enumerate(block.choices if opened else (), 1):
         rows += _part(f"{number}. {label}{': ' + description if description else ''}", width, "plain")
     if block.closed:
@@ -197,6 +197,8 @@ def _usage(block: kinds.Usage, width: int, opened: bool) -> list[Row]:
 
 
 def _mark(block: kinds.Mark, width: int, opened: bool) -> list[Row]:
+    if block.type == "segment_start" and not opened:
+        return [_line(f"= {block.words}", block.style, width)]
     return _marked("= ", block.words, width, block.style)
 
 

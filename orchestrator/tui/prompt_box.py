@@ -63,7 +63,7 @@ class PromptBox(TextArea):
         self.earlier = Earlier()
         self.completions = completions
         self.choosing = False
-        """A question with choices is open: up and down in an empty box (or one with a bare number) mark a choice."""
+        """A question with choices is open: up and down mark one of them instead of bringing earlier prompts."""
 
     def put(self, text: str) -> None:
         """Replace what is in the box, the cursor behind it."""
@@ -145,17 +145,13 @@ class PromptBox(TextArea):
 
     def _walks(self, key: str) -> bool:
         """Up at the first row and down at the last leave the text: to the choices, or to earlier prompts."""
-        step = -1 if key == "up" else 1
-        if self.choosing and (not self.text.strip() or self.text.strip().isdecimal()):
-            self.post_message(self.Moved(step))
-            return True
         row = self.wrapped_document.location_to_offset(self.cursor_location).y
-        if key == "up" and row == 0:
-            earlier = self.earlier.back(self.text)
-        elif key == "down" and row >= self.wrapped_document.height - 1:
-            earlier = self.earlier.forth()
-        else:
+        if row != (0 if key == "up" else self.wrapped_document.height - 1):
             return False
+        if self.choosing:
+            self.post_message(self.Moved(-1 if key == "up" else 1))
+            return True
+        earlier = self.earlier.back(self.text) if key == "up" else self.earlier.forth()
         if earlier is not None:
             self.put(earlier)
         return earlier is not None

@@ -31,6 +31,7 @@ async def test_two_clients_on_one_pod_see_the_same() -> None:
                 for client in (one, two):
                     await client.sees("Which release", "> keep it short, please", "14.2k tokens in")
                     await client.until(lambda client=client: client.box.has_focus)
+                await one.sees("> ? release")
                 assert blocks(one) == blocks(two)
                 await two.pilot.press("down")
                 await two.sees("> 1. 2.3")

@@ -8,6 +8,7 @@ import pytest
 from textual.events import Paste
 
 from orchestrator.cli.failure import OwnerLost
+from orchestrator.events import Resync
 from orchestrator.gateway.context import Gateway
 from orchestrator.gateway.server import serve
 from orchestrator.tui.desk import PAGE
@@ -170,6 +171,11 @@ async def test_a_permission_question_needs_a_choice(stage: Stage) -> None:
         await screen.pilot.press("enter")
         await screen.sees("choose by number")
         assert screen.box.text == "too risky"
+        await screen.pilot.press("up")
+        await screen.sees("> 3. deny")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: len(stage.messages()) == 1)
+        assert stage.messages()[0].body == {"question_id": "q1", "choice": "deny", "text": "too risky"}
 
 
 async def test_alerts_stand_in_the_bar_and_not_in_the_transcript(stage: Stage) -> None:
@@ -389,3 +395,17 @@ async def test_tasks_are_asked_for_when_they_may_have_changed(stage: Stage) -> N
         assert asked == [stage.pod_id]
         await screen.pilot.press("ctrl+l")
         await screen.until(lambda: "tasks 1/2" not in screen.text)
+
+
+async def test_V02_a_cursor_that_cannot_be_gone_on_from_opens_the_pod_anew(stage: Stage) -> None:
+    async with terminal(stage.address, stage.pod_id) as screen:
+        await screen.until(lambda: screen.app.attachment is not None)
+        before = screen.app.attachment
+        assert before is not None
+        stage.take_prompts()
+        await screen.sees("> 数えて")
+        before.resync = Resync("purged", 1, None)
+        stage.live.text("r", "r.1.0", "more")
+        await screen.sees("opened anew", "> 数えて", "more")
+        assert screen.app.attachment is not before
+        assert times(screen, "数えて") == 1
