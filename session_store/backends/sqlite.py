@@ -121,7 +121,7 @@ class SqliteStore:
             if not self._tables.undo():
                 self._take_all_back(alone)
             if isinstance(error, Refused):
-                self._tables.counters.later(refusal(request, error))
+                self._tables.counters.refuse(refusal(request, error))
             return error
         return reply
 

@@ -28,6 +28,7 @@ class CounterRows:
         self._db = connection
         self._request: dict[str, int] = {}
         self._transaction: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
         self._later: dict[str, int] = {}
         self._damaged = False
         self._rows = MOST_ROWS
@@ -48,9 +49,9 @@ class CounterRows:
             self._transaction = self._request
         self._request = {}
 
-    def later(self, key: str) -> None:
+    def refuse(self, key: str) -> None:
         """Count something that wrote nothing."""
-        self._later = total({key: 1}, dict(self._later))
+        total({key: 1}, self._refused)
 
     def write(self) -> None:
         """Before the commit. Where the table is damaged, counting goes on in memory, and so do all commits."""
@@ -64,7 +65,7 @@ class CounterRows:
     def _write(self) -> None:
         if not self._transaction or self._damaged:
             return
-        counted = total(self._later, dict(self._transaction))
+        counted = total(self._later, total(self._refused, dict(self._transaction)))
         if self._rows >= MOST_ROWS:
             counted = total(read_counters(self._db), counted)
             self._db.execute("DELETE FROM counters")
@@ -74,13 +75,15 @@ class CounterRows:
 
     def written(self) -> None:
         """After the commit."""
-        if self._transaction:
-            self._later = total(self._later, self._transaction) if self._damaged else {}
-            self._transaction = {}
+        if self._transaction and not self._damaged:
+            self._later = {}
+        elif self._transaction or self._refused:
+            self._later = total(self._transaction, total(self._refused, dict(self._later)))
+        self._transaction, self._refused = {}, {}
 
     def drop(self) -> None:
         """The transaction was lost."""
-        self._request, self._transaction, self._rows = {}, {}, MOST_ROWS
+        self._request, self._transaction, self._refused, self._rows = {}, {}, {}, MOST_ROWS
 
     def unwritten(self) -> dict[str, int]:
         return self._later
