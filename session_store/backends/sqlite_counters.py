@@ -15,7 +15,7 @@ from session_store.backends.census import open_since, waiting
 from session_store.backends.sqlite_rows import PENDING, unpack_fold
 from session_store.backends.sqlite_schema import is_damage
 from session_store.codec import pack, unpack
-from session_store.counters import MOST, total
+from session_store.counters import total
 from session_store.rows import CensusFigures, PodCount, Waiting
 
 MOST_ROWS = 256
@@ -36,10 +36,11 @@ class CounterRows:
 
     def begin(self) -> None:
         """A request starts: what one before it counted and did not keep is gone."""
-        self._request = {}
+        if self._request:
+            self._request = {}
 
     def count(self, key: str, more: int) -> None:
-        self._request[key] = min(MOST, self._request.get(key, 0) + more)
+        self._request[key] = self._request.get(key, 0) + more
 
     def end(self) -> None:
         """The request is kept."""
@@ -65,7 +66,7 @@ class CounterRows:
     def _write(self) -> None:
         if not self._transaction or self._damaged:
             return
-        counted = total(self._later, total(self._refused, dict(self._transaction)))
+        counted = total(self._transaction, total(self._refused, dict(self._later)))
         if self._rows >= MOST_ROWS:
             counted = total(read_counters(self._db), counted)
             self._db.execute("DELETE FROM counters")
