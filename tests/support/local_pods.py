@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.compactor.driver import CompactorParts, SessionCompactor
+from actors.compactor.prompt import built_in as compactor_prompt
 from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
 from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
+from actors.protocol.compaction import Compactor
 from actors.protocol.config import ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
@@ -26,6 +29,7 @@ from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
 from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
 from orchestrator.directory.alerts import AlertBook
+from orchestrator.system import SystemIds
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, SegmentStart
@@ -86,6 +90,18 @@ class LocalParts:
     def offer_extraction(self, session: str) -> None:
         if self.extractor is not None:
             self.extractor.offer(session)
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        if self.extractor is not None:
+            await self.extractor.fix(session, through)
+        return True
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        spec = config.compaction.model or config.model
+        parts = CompactorParts(
+            self.store, references, SystemIds(), config.compaction, lambda: self.model(spec), compactor_prompt
+        )
+        return SessionCompactor(parts)
 
     def forbidden(self) -> tuple[str, ...]:
         return ()
