@@ -7,7 +7,7 @@ Everything is judged from the log: how full the context is (`occupancy`), and wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.pod.attempts import BREAKER
 from actors.pod.endings import Commit
@@ -85,8 +85,9 @@ def impossible(state: PodState) -> Commit | None:
     if message is None or state.history.open_message is None:
         return None
     problem = Problem("busy", "A call waits for a permission; compact when that is decided.")
-    record = CompactionRecord(message.message_id, "order", state.facts.occupancy.tokens, error=problem)
-    return Commit(entries=[record.entry()], consumes=[message.message_id])
+    orders = (message.message_id,)
+    record = CompactionRecord(message.message_id, "order", state.facts.occupancy.tokens, error=problem, orders=orders)
+    return Commit(entries=[record.entry()], consumes=list(orders))
 
 
 def compaction_order(state: PodState, wanted: Compact) -> CompactionOrder:
@@ -114,12 +115,11 @@ def compaction_order(state: PodState, wanted: Compact) -> CompactionOrder:
 def compacted(state: PodState, wanted: Compact, told: Compacted | CompactionFailed) -> Commit:
     """The commit of an attempt: the new segment in one transaction with the end of the old one, or why there is none."""
     record = CompactionRecord(wanted.compaction_id, wanted.trigger, state.facts.occupancy.tokens, wanted.limit)
-    ordered = [m.message_id for m in state.messages if m.kind == "compact"]
+    ordered = tuple(m.message_id for m in state.messages if m.kind == "compact")
     if isinstance(told, CompactionFailed):
-        failed = CompactionRecord(
-            record.compaction_id, record.trigger, record.before, record.limit, error=Problem(told.error, told.message)
-        )
-        return Commit(entries=[failed.entry()], consumes=ordered if wanted.trigger == "order" else [])
+        orders = ordered if wanted.trigger == "order" else ()
+        failed = replace(record, error=Problem(told.error, told.message), orders=orders)
+        return Commit(entries=[failed.entry()], consumes=list(orders))
     made, history = told.made, state.history
     start = SegmentStart(
         state.who.session,
@@ -130,16 +130,8 @@ def compacted(state: PodState, wanted: Compact, told: Compacted | CompactionFail
         made.items,
         Origin(state.who.session, state.head),
     )
-    done = CompactionRecord(
-        record.compaction_id,
-        record.trigger,
-        record.before,
-        record.limit,
-        made.after,
-        made.summarised,
-        made.retained,
-    )
-    return Commit(entries=[SegmentEnd(), start, done.entry()], consumes=ordered)
+    done = replace(record, after=made.after, summarised=made.summarised, retained=made.retained, orders=ordered)
+    return Commit(entries=[SegmentEnd(), start, done.entry()], consumes=list(ordered))
 
 
 def alerts(state: PodState, entry: Extension) -> Iterator[RaiseAlert]:

@@ -80,7 +80,8 @@ class Compactor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompactionRecord:
-    """One attempt. `before`, `limit`: as in its order; `after` None: it failed, and `error` says why."""
+    """One attempt. `before`, `limit`: as in its order; `after` None: it failed, and `error` says why. `orders`: ids of
+    the messages that asked for it, which this commit consumes."""
 
     compaction_id: str
     trigger: Trigger
@@ -90,6 +91,7 @@ class CompactionRecord:
     summarised: int = 0
     retained: int = 0
     error: Problem | None = None
+    orders: tuple[str, ...] = ()
 
     def entry(self) -> Extension:
         return Extension(DOMAIN, to_plain(self))

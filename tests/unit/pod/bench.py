@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from actors.pod import instructions as do
-from actors.pod import stimuli as st
 from actors.compactor.driver import shorter
 from actors.compactor.plan import plan
+from actors.pod import instructions as do
+from actors.pod import stimuli as st
 from actors.pod.compacting import compaction_order
 from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase

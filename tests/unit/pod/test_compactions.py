@@ -50,7 +50,8 @@ def test_extract_then_compact_then_the_new_segment_in_one_commit() -> None:
     bench = full()
     names = [type(i).__name__ for i in bench.out]
     assert names.index("OfferExtraction") < names.index("FixExtraction")
-    assert bench.fixed() and bench.said == ["RaiseAlert", "Compact"]
+    assert bench.fixed()
+    assert bench.said == ["RaiseAlert", "Compact"]
     bench.hold = True
     bench.compacted()
     flight = bench.flight
@@ -62,7 +63,8 @@ def test_extract_then_compact_then_the_new_segment_in_one_commit() -> None:
     assert bench.shown() == ["summary summary:" + str(bench.compacting and bench.compacting.compaction_id)]
     assert bench.machine.state.facts.occupancy.tokens < 1_000
     start = segments(bench)[-1]
-    assert start.origin is not None and (start.origin.session, start.origin.seq) == ("pod-1", start.seq - 2)
+    assert start.origin is not None
+    assert (start.origin.session, start.origin.seq) == ("pod-1", start.seq - 2)
 
 
 def test_below_the_threshold_and_without_one_nothing_is_compacted() -> None:
@@ -171,7 +173,8 @@ def test_Q05_an_open_question_stays_with_its_call_and_result_word_for_word() -> 
     assert bench.machine.state.history.items[-2:] == before
     bench.reopen()
     question = bench.row.question
-    assert question is not None and bench.machine.state.history.items[-2:] == before
+    assert question is not None
+    assert bench.machine.state.history.items[-2:] == before
     bench.deliver(Message("a", "answer", "user", {"question_id": question["question_id"], "choice": "left"}))
     bench.hint()
     assert bench.shown()[-2:] == ["results clarify=ok", "user left"]
@@ -224,7 +227,8 @@ def test_C06_the_log_before_stays_and_a_rewind_goes_behind_the_compaction() -> N
     assert [s.split()[0] for s in bench.shown()] == ["summary"]
     bench.rewind(bench.seq(f"user {LONG}"))
     assert bench.shown() == []
-    assert history and bench.machine.state.facts.occupancy.tokens < 100
+    assert history
+    assert bench.machine.state.facts.occupancy.tokens < 100
 
 
 # --- killed, refused, failed ---

@@ -154,7 +154,12 @@ BAD_DAY = (
 def wander(rng: random.Random) -> set[tuple[Phase, type[Any], Phase]]:
     limits = RunLimits(requests=rng.choice((None, 2)))
     rule = rng.choice((CompactionRule(), LOW, replace(LOW, threshold=0)))
-    bench = Bench(limits=limits, compaction=rule, log=rng.choices(((), BAD_DAY, (PodEnd("stopped"),)), (10, 10, 1))[0], opened=False)
+    bench = Bench(
+        limits=limits,
+        compaction=rule,
+        log=rng.choices(((), BAD_DAY, (PodEnd("stopped"),)), (10, 10, 1))[0],
+        opened=False,
+    )
     bench.hold, bench.checked = True, False
     stingy = rng.random() < 0.1  # a store that never commits
     for n in range(120):

@@ -148,7 +148,7 @@ MISTAKES = [
     Mistake('[profiles.p]\nplanning = "none"\ntools = ["TaskList"]\n', "profiles.p", "names tasks tools"),
     Mistake('[profiles.p]\ntools = ["todo", "TaskList"]\n', "profiles.p", "one of the two"),
     Mistake("[reminder]\nrequests = -1\n", "reminder.requests", "greater than or equal to 0"),
-    Mistake('[compaction]\nthreshold = 9\nretained_tokens = 9\n', "compaction", "must be below 9"),
+    Mistake("[compaction]\nthreshold = 9\nretained_tokens = 9\n", "compaction", "must be below 9"),
     Mistake('[compaction]\nmodel = "x"\n', "compaction.model", "no model `x`"),
     Mistake('[models."../x"]\nprovider = "chaos"\n', "models.../x", "match pattern"),
     Mistake('[store]\nurl = "mysql://x"\n', "store", "no store url"),
@@ -210,13 +210,16 @@ def test_thresholds_and_permissions_are_checked_and_kept(tmp_path: Path) -> None
 
 
 def test_the_compaction_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
-    text = SCRIPTED + """
+    text = (
+        SCRIPTED
+        + """
     [compaction]
     threshold = 100
     retained_tokens = 20
     timeout = 7.5
     model = "default"
     """
+    )
     runtime = load(tmp_path, text).runtime()
     assert runtime.compaction == CompactionRule(100, 0, 20, runtime.models["default"], 7.5)
     assert not load(tmp_path, SCRIPTED).runtime().compaction.on
