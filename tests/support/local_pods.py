@@ -17,7 +17,7 @@ from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
 from actors.protocol.compaction import Compactor
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.config import CompactionRule, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
@@ -176,6 +176,7 @@ class LocalPods:
         self.alerts = AlertBook()
         self.host = PodHost(self.parts)
         self.folder = folder
+        self.compaction = CompactionRule()
         self._epoch: int | None = None
         self._count = 0
 
@@ -194,6 +195,7 @@ class LocalPods:
             workspace=str(self.folder.resolve()),
             tools=TOOLS,
             planning="tasks",
+            compaction=self.compaction,
             limits=RunLimits(**limits),  # type: ignore[arg-type]
         )
         messages = () if prompt is None else (self.prompt(prompt, f"m{self._count}-0"),)
