@@ -14,7 +14,7 @@ import logging.handlers
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -148,6 +148,16 @@ class OwnerProcess:
     def joined_roots(self) -> set[str]:
         """Roots of the trees that were made or taken on here."""
         return set(self._trees.roots) if self._trees is not None else set()
+
+    def extract(self, sessions: Iterable[str], limit: float) -> int:
+        """Have what is due in these sessions extracted; how many are not done after `limit` seconds."""
+        pool = None if self._cluster is None else self._cluster.extractors
+        return 0 if pool is None else pool.look(sessions, limit)
+
+    @property
+    def extracts_from(self) -> int:
+        """Activity tokens from which a session is extracted; 0: never."""
+        return self._settings.tables.memory.extract_threshold or 0
 
     def wait(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; raises what ended the gateway before that."""

@@ -20,7 +20,7 @@ def deliver_own(tables: Tables, request: Deliver, now: int) -> Delivered:
     known = tables.message(state, request.message.message_id)
     if known is not None:
         return Delivered(known.position, existed=True, status=state.status)
-    if not _answers_known(tables, state, request.message):  # a late answer is told what became of its question
+    if not _answers_known(tables, state, request):  # a late answer is told what became of its question
         rules.check_not_ended(state)
     if request.message.kind == "rewind":
         return _deliver_rewind(tables, state, request.message, now)
@@ -67,9 +67,11 @@ def _checked(tables: Tables, state: SessionState, request: Deliver) -> tuple[Mes
     return _answering(tables, state, rules.aimed(state, message))
 
 
-def _answers_known(tables: Tables, state: SessionState, message: Message) -> bool:
-    question_id = str(message.body.get("question_id"))
-    return message.kind == "answer" and tables.question(state, question_id) is not None
+def _answers_known(tables: Tables, state: SessionState, request: Deliver) -> bool:
+    if request.message.kind != "answer":
+        return False
+    named = request.message.body.get("question_id") if request.expect is None else request.expect.id
+    return tables.question(state, str(named)) is not None
 
 
 def _answering(tables: Tables, state: SessionState, message: Message) -> tuple[Message, str | None]:

@@ -245,10 +245,11 @@ def check_answer(state: SessionState, message: Message, question_id: str, record
             session=state.id,
             question_id=question_id,
         )
-    if record is None or record.how is not None or question is None or question.question_id != question_id:
-        how = "unknown" if record is None else record.how or ("cancelled" if state.fold.ended else "superseded")
+    is_open = question is not None and question.question_id == question_id and record == QuestionRecord()
+    how = _fate(state, record) if question is None or not is_open else closing(state, question)
+    if question is None or how is not None:
         raise ConditionFailed(
-            f"question {question_id} of session {state.id} is closed: {_CLOSED[how]}",
+            f"question {question_id} of session {state.id} is closed: {_CLOSED[how or 'unknown']}",
             reason="question_closed",
             session=state.id,
             question_id=question_id,
@@ -259,6 +260,25 @@ def check_answer(state: SessionState, message: Message, question_id: str, record
             "a permission is given by a person only", reason="conflict", session=state.id, question_id=question_id
         )
     _check_choice(question, message)
+
+
+def _fate(state: SessionState, record: QuestionRecord | None) -> str:
+    """What became of a question that is not open."""
+    if record is None:
+        return "unknown"
+    return record.how or ("cancelled" if state.fold.ended else "superseded")
+
+
+def closing(state: SessionState, question: Question) -> str | None:
+    """How a message that waits in the inbox is about to close the question: no answer that comes now would count."""
+    for message in state.messages:
+        ends = message.kind == "cancel" and message.body.get("run_id") in (None, state.fold.run_id)
+        if ends or message.kind == "stop":
+            return "cancelled"
+        other = message.kind == "prompt" and message.body.get("answers") != question.question_id
+        if other and question.kind == "clarify":
+            return "superseded"
+    return None
 
 
 def takes_question(state: SessionState, message: Message, record: QuestionRecord | None) -> bool:

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,10 @@ class ExtractorActor:
         """A hint; returns at once."""
         self._extractor.offer(session)
 
+    async def look(self, session: str) -> None:
+        """Returns when nothing is due in the session, or its extraction failed."""
+        await self._extractor.look(session)
+
     async def fix(self, session: str, through: int) -> None:
         """See `Extractor.fix`."""
         await self._extractor.fix(session, through)
@@ -104,23 +108,16 @@ class RayExtractors:
             return False
         return True
 
-    def busy(self, limit: float) -> tuple[str, ...]:
-        """Sessions looked at now, by those of the pool that run and answer within `limit` seconds. Blocks."""
+    def look(self, sessions: Iterable[str], limit: float) -> int:
+        """Have these looked at, for at most `limit` seconds; how many are not done then. Blocks."""
         calls = []
-        for number in range(self._setup.pool):
+        for session in sessions:
             try:
-                handle = ray.get_actor(f"{PREFIX}{number}", namespace=NAMESPACE)
-            except ValueError:
-                continue
-            calls.append(handle.busy.remote())
-        ready, _ = ray.wait(calls, num_returns=len(calls), timeout=limit) if calls else ([], [])
-        found: list[str] = []
-        for call in ready:
-            try:
-                found += ray.get(call)["sessions"]
-            except RayError:
-                continue
-        return tuple(found)
+                calls.append(self._handle(place(session, self._setup.pool)).look.remote(session))
+            except (RayError, ValueError):
+                self._handles.clear()
+        _, left = ray.wait(calls, num_returns=len(calls), timeout=limit) if calls else ([], [])
+        return len(left)
 
     def _offer(self, session: str) -> None:
         number = place(session, self._setup.pool)

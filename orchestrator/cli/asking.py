@@ -17,7 +17,7 @@ from orchestrator.cli.questions import Question, labels, question_lines, way_to_
 from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader
 from orchestrator.cli.run import read_text
 
-_QUESTION_ID = re.compile(r"[qp]-([0-9a-f]{12})-\d+-\d+")
+_QUESTION_ID = re.compile(r"(?:[qp]|fork)-([0-9a-f]{12})-(?:\d+-\d+|question)")
 """The middle part is the end of its Pod's id."""
 
 

@@ -28,7 +28,7 @@ def attach(options: Namespace) -> int:
             "start its owner in another terminal with `polypod serve`; `polypod logs POD` reads without one"
         )
     reader = GatewayReader(gateway)
-    pod = find_pod(reader, options.pod) if options.pod is not None else _latest(reader)
+    pod = find_pod(reader, options.pod) if options.pod is not None else latest(reader)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("attach needs a terminal; `polypod logs POD --follow` writes to a pipe or a file")
     from orchestrator.tui.app import AttachApp  # lazy: no other command pays for Textual
@@ -40,12 +40,12 @@ def attach(options: Namespace) -> int:
     left = app.attachment
     if left is not None:
         name = clean(str(left.pod.get("name") or left.pod_id))
-        words = f"{name} is {left.transcript.status or left.pod.get('status')}"
+        words = f"{name} is {left.history.status or left.pod.get('status')}"
         screen().line(f"{words}; `polypod attach {left.pod_id}` shows it again", "dim")
     return app.return_code or FINISHED
 
 
-def _latest(reader: GatewayReader) -> Pod | None:
+def latest(reader: GatewayReader) -> Pod | None:
     """The root that was busy last; None in a home without open Pods."""
     pods = [pod for pod in reader.pods() if pod["status"] != "ended"]
     roots = {pod["id"]: pod for pod in pods if pod.get("parent_id") is None}

@@ -16,12 +16,13 @@ from orchestrator.cli.forest import Pod, branches, short_ids, usage_of
 from orchestrator.cli.paint import STATUS_STYLES, Screen, Style
 from orchestrator.cli.questions import question_lines
 from orchestrator.cli.story import (
+    CHILD_MARK,
     OUTCOME_STYLES,
     Entry,
     call_words,
     calls_of,
-    event_words,
     problem_words,
+    tell,
     text_of,
     without_command,
 )
@@ -209,10 +210,10 @@ class Narrator:
         self._line(pod_id, f"-> {one_line(words, room)}{tail}", "dim" if ok else "red")
 
     def _system_items(self, pod_id: str, entry: Entry) -> None:
-        for item in entry.get("items") or ():
-            event = (item.get("payload") or {}).get("event")
-            if item.get("kind") == "pod_event" and isinstance(event, Mapping):
-                self._line(pod_id, f"<- {event_words(event)}", "cyan")
+        """One line for each item, in the words that `logs` and `attach` use too; a child's news with its own sign."""
+        for told in tell(entry):
+            sign = "<- " if told.mark == CHILD_MARK else f"* {told.mark} "
+            self._line(pod_id, sign + told.text, "cyan")
 
     def _run_end(self, pod_id: str, entry: Entry) -> None:
         outcome = str(entry.get("outcome"))

@@ -20,7 +20,7 @@ from orchestrator.cli.failure import (
     GatewayProblem,
     OwnerLost,
 )
-from orchestrator.cli.forest import Pod, Verdict, judge
+from orchestrator.cli.forest import Pod, Verdict, judge, usage_of
 from orchestrator.cli.watch import TreeWatch, tree_of
 from orchestrator.home import Home
 
@@ -29,6 +29,10 @@ CANCEL_LIMIT = 15.0
 JOINED_GRACE = 1.5
 """Seconds an owning run stays after the last joined tree has ended, so that its runs can read their results."""
 LOOK_EVERY = 0.5
+QUIET_MOMENT = 1.0
+"""Seconds that an owning run waits for extractions without a word."""
+MEMORY_GRACE = 30.0
+"""Seconds that it then waits for them, saying so."""
 
 
 @dataclass(slots=True)
@@ -63,6 +67,7 @@ def follow_to_end(journey: Journey) -> int:
             _stay_for_joined(journey)
         except KeyboardInterrupt:
             return INTERRUPTED
+        _stay_for_memory(journey, pods)
         return code
     finally:
         watch.close()
@@ -161,6 +166,21 @@ def _stay_for_joined(journey: Journey) -> None:
         time.sleep(LOOK_EVERY)
     if told:
         time.sleep(JOINED_GRACE)
+
+
+def _stay_for_memory(journey: Journey, pods: Sequence[Pod]) -> None:
+    """The extractors end with an owning run: it gives them a moment for what its tree left to extract. What they do not
+    finish is due still, for whoever owns the home next."""
+    owner = journey.link.owner
+    if owner is None or not owner.extracts_from:
+        return
+    grown = [str(pod["id"]) for pod in pods if usage_of([pod])["input"] >= owner.extracts_from]
+    try:
+        if owner.extract(grown, QUIET_MOMENT):
+            journey.audience.say("what was learnt is being staged (Ctrl-C leaves that for later)")
+            owner.extract(grown, MEMORY_GRACE)
+    except KeyboardInterrupt:
+        return
 
 
 def _moves(journey: Journey, root_id: str) -> bool:

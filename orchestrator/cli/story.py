@@ -20,7 +20,7 @@ Entry = Mapping[str, Any]
 
 WIDE_TEXT = 2000
 _PLAIN = REFERENCES | {"text"}
-_ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid")
+_ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid", "todos")
 """The argument that says most about a call, in this order."""
 
 OUTCOME_STYLES: Mapping[str, Style] = {
@@ -34,6 +34,7 @@ OUTCOME_STYLES: Mapping[str, Style] = {
     "stopped": "red",
     "withdrawn": "red",
 }
+CHILD_MARK = "child"
 RESULT_STYLES: Mapping[str, Style] = {"ok": "dim", "error": "red", "denied": "red", "interrupted": "yellow"}
 
 
@@ -197,7 +198,7 @@ def _system_items(entry: Entry) -> list[Told]:
     for item in entry["items"]:
         event = (item.get("payload") or {}).get("event")
         if item.get("kind") == "pod_event" and isinstance(event, Mapping):
-            told.append(Told("child", event_words(event), "cyan"))
+            told.append(Told(CHILD_MARK, event_words(event), "cyan"))
         else:
             told.append(Told(str(item.get("kind")), str(item.get("body", "")), "cyan"))
     return told

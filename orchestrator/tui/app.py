@@ -16,6 +16,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from orchestrator.cli.failure import CommandError
+from orchestrator.sigils import typing_at_end
 from orchestrator.tui.asking import Asking
 from orchestrator.tui.attachment import Attachment
 from orchestrator.tui.blocks import UserPrompt
@@ -70,8 +71,10 @@ class AttachApp(App[None]):
         self._frames = frames
         self._opened = opened
         self._attachment: Attachment | None = None
-        self._look = Look((), ())
+        self._look = Look(())
         self._note: tuple[str, float] | None = None
+        self.planned: int | None = None
+        """`History.plans` for which the tasks are known."""
         self._scene = Scene(desk.workspace)
         self._escaped = 0.0
         self._unsure: dict[str, str] = {}
@@ -114,13 +117,16 @@ class AttachApp(App[None]):
         if self._attachment is not None:
             self._attachment.close()
         self._attachment = Attachment(opened.pod, opened.entries, self._desk.reach)
-        self._look = Look((opened.pod,), ()) if opened.pod["root_id"] != self._root_id else self._look
+        self._look = Look(
+            (opened.pod,) if not any(p["id"] == opened.pod["id"] for p in self._look.pods) else self._look.pods
+        )
+        self.planned = self._note = None
         self._scene.marked = None
-        self._scene.view.show(self._attachment.transcript.blocks())
+        self._scene.view.show(self._attachment.history.blocks())
         self._scene.view.to_end()
-        prompts = [b.text for b in self._attachment.transcript.blocks() if isinstance(b, UserPrompt)]
+        prompts = [b.text for b in self._attachment.history.blocks() if isinstance(b, UserPrompt)]
         self._scene.box.earlier.seed(prompts)
-        if self._attachment.transcript.first > 1:
+        if self._attachment.history.first > 1:
             pod_id = self._attachment.pod_id
             self._asking.ask(lambda: self._desk.first(pod_id), lambda page: self._learn(pod_id, page))
         self._look_around()
@@ -128,7 +134,7 @@ class AttachApp(App[None]):
     def _learn(self, pod_id: str, page: Sequence[Mapping[str, Any]]) -> None:
         """The settings of a Pod whose first entry is not in sight."""
         if self._attachment is not None and self._attachment.pod_id == pod_id:
-            self._attachment.transcript.learn(page)
+            self._attachment.history.learn(page)
 
     @property
     def _root_id(self) -> str | None:
@@ -149,12 +155,12 @@ class AttachApp(App[None]):
             return
         if away is not None and attachment.away is None:
             self._look_around()
-        for _ in range(len(attachment.transcript.given_back)):
-            self._scene.box.earlier.add(attachment.transcript.given_back.pop())
+        for _ in range(len(attachment.history.given_back)):
+            self._scene.box.earlier.add(attachment.history.given_back.pop())
             self.say("a prompt of yours was withdrawn; up brings it back")
         if self._scene.view.following:
-            attachment.transcript.trim()
-        self._scene.view.show(attachment.transcript.blocks())
+            attachment.history.trim()
+        self._scene.view.show(attachment.history.blocks())
         self._draw()
 
     def _expire(self) -> None:
@@ -163,12 +169,19 @@ class AttachApp(App[None]):
             self._draw()
 
     def _look_around(self) -> None:
-        pod_id = None if self._attachment is None else self._attachment.pod_id
-        root = self._root_id
-        self._asking.ask(lambda: self._desk.look(root, pod_id), self._looked, alone="look", quiet=True)
+        attachment, root = self._attachment, self._root_id
+        plans = None if attachment is None else attachment.history.plans
+        tasks_of = attachment.pod_id if attachment is not None and plans != self.planned else None
+
+        def came(look: Look) -> None:
+            if attachment is self._attachment:
+                self.planned = plans
+                self._looked(look)
+
+        self._asking.ask(lambda: self._desk.look(root, tasks_of), came, alone="look", quiet=True)
 
     def _looked(self, look: Look) -> None:
-        self._look = look
+        self._look = Look(look.pods, self._look.tasks if look.tasks is None else look.tasks)
         if self._attachment is not None:
             current = [pod for pod in look.pods if pod["id"] == self._attachment.pod_id]
             self._attachment.pod = current[0] if current else self._attachment.pod
@@ -182,7 +195,7 @@ class AttachApp(App[None]):
 
     @on(PromptBox.Sent)
     def _sent(self, event: PromptBox.Sent) -> None:
-        question = None if self._attachment is None else self._attachment.transcript.question
+        question = None if self._attachment is None else self._attachment.history.question
         if question is not None and event.when_busy == "queue":
             self._answer(event.draft)
         elif event.draft.text.strip():
@@ -195,22 +208,22 @@ class AttachApp(App[None]):
         def failed(error: CommandError) -> None:
             self._unsure = {draft.text: message_id}
             if attachment is not None:
-                attachment.transcript.pending.pop(message_id, None)
-                self._scene.view.show(attachment.transcript.blocks())
+                attachment.history.pending.pop(message_id, None)
+                self._scene.view.show(attachment.history.blocks())
             self._scene.box.restore(draft)
 
         if attachment is None:
             self._asking.ask(lambda: self._desk.create(segments, message_id), self._show, failed=failed)
             return
         pod_id = attachment.pod_id
-        attachment.transcript.pending[message_id] = _WAITS[when_busy], draft.pastes.expanded(draft.text)
-        self._scene.view.show(attachment.transcript.blocks())
+        attachment.history.pending[message_id] = _WAITS[when_busy], draft.pastes.expanded(draft.text)
+        self._scene.view.show(attachment.history.blocks())
         self._scene.view.to_end()
         self._asking.ask(lambda: self._desk.send(pod_id, segments, message_id, when_busy), _nothing, failed=failed)
 
     def _answer(self, draft: Draft) -> None:
         attachment = self._attachment
-        question = None if attachment is None else attachment.transcript.question
+        question = None if attachment is None else attachment.history.question
         if attachment is None or question is None:
             return
         labels = [label for label, _ in question.choices]
@@ -221,15 +234,30 @@ class AttachApp(App[None]):
             return
         pod_id = attachment.pod_id
         text = draft.pastes.expanded(answer.text) if answer.text else None
-        attachment.transcript.answered = question.question_id
+        attachment.history.answered = question.question_id
         self._draw()
 
         def failed(error: CommandError) -> None:
-            attachment.transcript.answered = None
+            attachment.history.answered = None
             self._scene.box.restore(draft)
 
         self._asking.ask(
             lambda: self._desk.answer(pod_id, question.question_id, answer.choice, text), _nothing, failed=failed
+        )
+
+    @on(PromptBox.Changed)
+    def _typed(self, event: PromptBox.Changed) -> None:
+        """A choice that a number names is marked; a reference that begins is completed."""
+        self._scene.draw_question()
+        box, completions, attachment = self._scene.box, self._scene.completions, self._attachment
+        typing = None if attachment is None else typing_at_end(box.before_cursor)
+        if not completions.wants(typing) or typing is None or attachment is None:
+            return
+        pod_id = attachment.pod_id
+        self._asking.ask(
+            lambda: self._desk.complete(pod_id, typing.sigil, typing.prefix),
+            lambda found: completions.show(typing, found),
+            quiet=True,
         )
 
     @on(PromptBox.Leave)
@@ -244,14 +272,14 @@ class AttachApp(App[None]):
     @on(TranscriptView.WantsOlder)
     def _wants_older(self) -> None:
         attachment = self._attachment
-        if attachment is None or attachment.transcript.first <= 1:
+        if attachment is None or attachment.history.first <= 1:
             return
-        pod_id, first = attachment.pod_id, attachment.transcript.first
+        pod_id, first = attachment.pod_id, attachment.history.first
 
         def came(page: Sequence[Mapping[str, Any]]) -> None:
-            if self._attachment is attachment and attachment.transcript.first == first:
-                attachment.transcript.prepend(page)
-                self._scene.view.show(attachment.transcript.blocks())
+            if self._attachment is attachment and attachment.history.first == first:
+                attachment.history.prepend(page)
+                self._scene.view.show(attachment.history.blocks())
 
         self._asking.ask(lambda: self._desk.older(pod_id, first), came, alone="older")
 
@@ -281,7 +309,7 @@ class AttachApp(App[None]):
         self._asking.ask(lambda: self._desk.control(pod_id, action), came)
 
     def action_pause(self) -> None:
-        status = "" if self._attachment is None else self._attachment.transcript.status
+        status = "" if self._attachment is None else self._attachment.history.status
         owned = self._attachment is not None and self._attachment.pod.get("owner") is not None
         self._control("pause" if status == "running" and owned else "resume")
 
@@ -293,7 +321,7 @@ class AttachApp(App[None]):
             self._scene.draw_question()
         elif self.focused is not self._scene.box:
             self._scene.box.focus()
-        elif self._attachment is None or self._attachment.transcript.status in ("idle", "ended", ""):
+        elif self._attachment is None or self._attachment.history.status in ("idle", "ended", ""):
             return
         elif now - self._escaped < AGAIN_SECONDS:
             self._escaped = 0.0
@@ -342,7 +370,7 @@ class AttachApp(App[None]):
         self.push_screen(Sheet("Keys", Text(KEYS)))
 
     def action_alerts(self) -> None:
-        notes = [] if self._attachment is None else list(self._attachment.transcript.alerts.values())
+        notes = [] if self._attachment is None else list(self._attachment.history.alerts.values())
         words = "\n".join(f"{note.level}: {note.message}" for note in notes) or "no alerts"
         self.push_screen(Sheet("Alerts", Text(words)))
 

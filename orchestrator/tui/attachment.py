@@ -20,11 +20,11 @@ class Attachment:
     def __init__(self, pod: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], reach: Reach) -> None:
         self.pod = pod
         self.away: str | None = None
-        self.transcript = History()
-        self.transcript.open_with(pod, entries)
+        self.history = History()
+        self.history.open_with(pod, entries)
         self.resync: Resync | None = None
         """The stream went on without what is between; whoever sees it opens the Pod anew."""
-        self._feed = Feed(reach, str(pod["id"]), self.transcript.last)
+        self._feed = Feed(reach, str(pod["id"]), self.history.last)
 
     @property
     def pod_id(self) -> str:
@@ -52,11 +52,11 @@ class Attachment:
             case Away():
                 self.away = coming.reason
             case Resync(snapshot=snapshot):
-                self.transcript.take(coming)
+                self.history.take(coming)
                 self.pod = snapshot or self.pod
                 if coming.goes_on:
                     self.resync = coming
                 elif coming.detail:
                     self.away = coming.detail
             case _:
-                self.transcript.take(coming)
+                self.history.take(coming)

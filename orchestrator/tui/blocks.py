@@ -88,7 +88,6 @@ class Question:
     kind: str
     question: str
     choices: tuple[tuple[str, str], ...] = ()
-    call: str = ""
     closed: str | None = None
     left: bool = False
 
@@ -177,7 +176,6 @@ class OpenQuestion:
     kind: Literal["clarify", "permission"] | str
     question: str
     choices: tuple[tuple[str, str], ...]
-    call: str = ""
 
 
 def choices_of(value: Any) -> tuple[tuple[str, str], ...]:

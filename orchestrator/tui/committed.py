@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from orchestrator.cli.story import Entry, Told, call_words, problem_words, segments_text, tell
@@ -130,11 +131,13 @@ class Committed:
 
     def _question(self, entry: Entry) -> None:
         seq = _seq(entry)
-        call = (entry.get("call") or {}).get("call")
-        words = call_words(call, CALL_WIDTH) if isinstance(call, Mapping) else ""
+        asked = entry.get("call")
+        call = self._blocks.get(call_key(asked["call_seq"], asked["index"])) if asked else None
+        if isinstance(call, ToolCall) and call.status is None:
+            self.put(replace(call, summary="waits for permission"))
         ident, kind, choices = str(entry["question_id"]), str(entry["kind"]), choices_of(entry.get("choices"))
         self._asked[ident] = f"{seq}:0"
-        self.put(Question(f"{seq}:0", seq, ident, kind, str(entry["question"]), choices, words))
+        self.put(Question(f"{seq}:0", seq, ident, kind, str(entry["question"]), choices))
 
     def _question_closed(self, entry: Entry) -> None:
         asked = self._blocks.get(self._asked.get(str(entry["question_id"]), ""))
@@ -169,12 +172,14 @@ class Committed:
         """The prompts of the run that ends were given back."""
         start = self._blocks.get(self._run_start or "")
         since = 0 if start is None else start.seq
-        for block in [b for b in self if isinstance(b, UserPrompt) and b.seq > since]:
+        run = takewhile(lambda block: block.seq > since or not block.seq, reversed(self._blocks.values()))
+        for block in [b for b in run if isinstance(b, UserPrompt)]:
             self.put(replace(block, left=True))
 
     def _rewound(self, entry: Entry) -> None:
         to = int(entry["to"])
-        for block in [b for b in self if to <= b.seq and not b.left]:
+        gone = takewhile(lambda block: block.seq >= to or not block.seq, reversed(self._blocks.values()))
+        for block in [b for b in gone if b.seq and not b.left]:
             self.put(replace(block, left=True))
         self._mark(entry)
 

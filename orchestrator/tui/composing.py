@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from orchestrator.sigils import parse
+
 LONG_PASTE: Final = 400
 """Characters from which a paste is one token in the box."""
 PASTE_LINES: Final = 4
 HISTORY: Final = 200
 
-_TOKEN = re.compile(r"\[paste (\d+): \d+ lines?, \d+ characters?\]")
+_TOKEN = re.compile(r"\[paste (\d+): \d+ lines?, \d+ characters\]")
+_LAST_TOKEN = re.compile(_TOKEN.pattern + r"\Z")
 
 
 @dataclass(slots=True)
@@ -33,14 +36,11 @@ class Pastes:
 
     def token_before(self, text: str) -> int:
         """Length of the token at the end of `text`, 0 when there is none."""
-        found = None
-        for found in _TOKEN.finditer(text):
-            pass
-        known = found is not None and found.end() == len(text) and int(found[1]) in self._texts
-        return len(found[0]) if known and found is not None else 0
+        found = _LAST_TOKEN.search(text)
+        return len(found[0]) if found is not None and int(found[1]) in self._texts else 0
 
     def segments(self, text: str) -> list[dict[str, Any]]:
-        """The prompt as segments: what was typed as `text`, what was pasted as `paste`."""
+        """The prompt as segments: what was typed with its references, what was pasted as `paste`."""
         segments: list[dict[str, Any]] = []
         at = 0
         for found in _TOKEN.finditer(text):
@@ -58,7 +58,7 @@ class Pastes:
 
 
 def _text(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text.strip("\n")}] if text.strip() else []
+    return [piece.segment for piece in parse(text)] if text.strip() else []
 
 
 @dataclass(slots=True)

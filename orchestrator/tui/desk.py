@@ -14,6 +14,7 @@ from orchestrator.tui.feed import NO_OWNER, Reach
 PAGE = 200
 """Entries that are read at once, from the youngest on."""
 TREE_LIMIT = 1000
+COMPLETIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The Pods that the side shows, the current one among them, and its tasks where the gateway tells them."""
+    """The Pods that the side shows, the current one among them, and its tasks; None: they were not asked for."""
 
     pods: Sequence[Mapping[str, Any]]
-    tasks: Sequence[Mapping[str, Any]]
+    tasks: Sequence[Mapping[str, Any]] | None = None
 
 
 class Desk:
@@ -53,12 +54,13 @@ class Desk:
         """The first entry, which holds the settings."""
         return self._entries(pod_id, 0, 1)
 
-    def look(self, root_id: str | None, pod_id: str | None) -> Look:
+    def look(self, root_id: str | None, tasks_of: str | None) -> Look:
+        """`tasks_of`: the Pod whose tasks are wanted too; the gateway reads a whole log for them."""
         query: dict[str, Any] = {"limit": TREE_LIMIT}
         if root_id is not None:
             query["root"] = root_id
         pods = self._get("/v1/pods", query)["pods"]
-        return Look(pods, self._tasks(pod_id) if pod_id is not None else ())
+        return Look(pods, None if tasks_of is None else self.tasks(tasks_of))
 
     def send(self, pod_id: str, segments: Sequence[Mapping[str, Any]], message_id: str, when_busy: str) -> None:
         body = {"segments": list(segments), "message_id": message_id, "when_busy": when_busy}
@@ -78,7 +80,18 @@ class Desk:
         reply: Mapping[str, Any] = self._post(f"/v1/pods/{pod_id}/{action}", {})
         return reply
 
-    def _tasks(self, pod_id: str) -> Sequence[Mapping[str, Any]]:
+    def complete(self, pod_id: str, sigil: str, prefix: str) -> Sequence[Mapping[str, Any]]:
+        """What a reference may mean that begins like this; nothing from a server that does not complete."""
+        query = {"sigil": sigil, "prefix": prefix, "limit": COMPLETIONS}
+        try:
+            found: Sequence[Mapping[str, Any]] = self._get(f"/v1/pods/{pod_id}/completions", query)["completions"]
+        except GatewayProblem as problem:
+            if problem.status == 404:
+                return ()
+            raise
+        return found
+
+    def tasks(self, pod_id: str) -> Sequence[Mapping[str, Any]]:
         try:
             return list(self._get(f"/v1/pods/{pod_id}/tasks").get("tasks") or ())
         except GatewayProblem as problem:

@@ -1,7 +1,8 @@
 """One Pod's events folded to blocks: committed entries in order, then what is in the making. Pure.
 
-Events are those that `PodFollowing` lets through: each once, over any number of connections. Live text stands at the end until the entry that commits it takes its place. Memory is bounded: of entries the youngest
-are kept (older ones can be put before them again, a page at a time), of a tool's output the end.
+Events are those that `PodFollowing` lets through: each once, over any number of connections. Live text stands at the
+end until the entry that commits it takes its place. Memory is bounded: of entries the youngest are kept (older ones can
+be put before them again, a page at a time), of a tool's output the end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from actors.protocol.live import TOOL_BLOCK, Delta, Discard, Retry
+from actors.protocol.tasks import WRITING_TOOLS
 from orchestrator.cli.cells import duration
 from orchestrator.cli.story import Entry
 from orchestrator.events import (
@@ -30,7 +32,6 @@ from orchestrator.tui.blocks import (
     Live,
     Mark,
     OpenQuestion,
-    Question,
     ToolCall,
     choices_of,
 )
@@ -59,6 +60,8 @@ class History:
         """Texts of own prompts that were withdrawn; whoever shows them again takes them out."""
         self.answered: str | None = None
         """The question that this client has answered; its end comes with the log."""
+        self.plans = 0
+        """Grows with every entry that may have changed the tasks."""
         self.prices: Mapping[str, float] = {}
         self.model = ""
         self._question: OpenQuestion | None = None
@@ -174,6 +177,12 @@ class History:
     def _follow(self, entry: Entry) -> None:
         """What an entry changes beyond its own blocks."""
         match entry.get("type"):
+            case "tool_results" if any(result.get("name") in WRITING_TOOLS for result in entry.get("results") or ()):
+                self.plans += 1
+            case "rewound":
+                self.plans += 1
+            case "system_items" if any(item.get("kind") == "task_snapshot" for item in entry.get("items") or ()):
+                self.plans += 1
             case "assistant_items":
                 self._end_request(str(entry.get("request_id")))
             case "user_input":
@@ -199,11 +208,9 @@ class History:
             self.given_back.append(waiting[1])
 
     def _ask(self, told: Mapping[str, Any]) -> None:
-        ident = str(told.get("question_id"))
-        block = next((b for b in self._committed if isinstance(b, Question) and b.question_id == ident), None)
-        call = block.call if block is not None else ""
-        choices = choices_of(told.get("choices"))
-        self._question = OpenQuestion(ident, str(told.get("kind")), str(told.get("question")), choices, call)
+        """`told`: its entry, or as the gateway shows it."""
+        ident, kind, choices = str(told.get("question_id")), str(told.get("kind")), choices_of(told.get("choices"))
+        self._question = OpenQuestion(ident, kind, str(told.get("question")), choices)
 
     def _read_settings(self, entry: Entry) -> None:
         config = entry.get("config")
@@ -264,7 +271,7 @@ class History:
 
 
 def cost_of(usage: Mapping[str, Any], prices: Mapping[str, float]) -> float | None:
-    """Money for what a Pod used (`usage` as the gateway shows it), by prices per million tokens; None without prices."""
+    """Money for what a Pod used (`usage` as the gateway shows it) at prices per million tokens; None without prices."""
     if not prices:
         return None
     cached = int(usage.get("cache_read") or 0), int(usage.get("cache_write") or 0)

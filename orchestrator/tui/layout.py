@@ -23,6 +23,8 @@ OPEN_ROWS = 400
 """Rows of one opened part; what is longer is in `polypod logs`."""
 TAIL_ROWS = 4
 """Rows of a running tool's output."""
+LONG_PROMPT = 24
+"""A prompt of more rows is folded."""
 SHORT_NOTE = 3
 """A SystemItem of more rows is folded."""
 
@@ -37,9 +39,17 @@ RESULT_STYLES: Mapping[str, str] = {
 
 def can_open(block: Block) -> bool:
     """Whether there is more of the block than its folded rows show."""
-    return isinstance(block, kinds.Reasoning | kinds.ToolCall | kinds.SystemNote) or (
-        isinstance(block, kinds.Question) and bool(block.choices)
-    )
+    match block:
+        case kinds.Reasoning() | kinds.ToolCall() | kinds.SystemNote():
+            return True
+        case kinds.Question():
+            return bool(block.choices)
+        case kinds.Mark():
+            return block.type == "segment_start"
+        case kinds.UserPrompt():
+            return len(block.text) > LONG_PROMPT * 40 or block.text.count("\n") > LONG_PROMPT
+        case _:
+            return False
 
 
 @dataclass(slots=True)
@@ -100,6 +110,9 @@ def _is_minor(block: Block) -> bool:
 
 def _prompt(block: kinds.UserPrompt, width: int, opened: bool) -> list[Row]:
     rows = _marked("> ", block.text, width, "user")
+    if len(rows) > LONG_PROMPT and can_open(block) and not opened:
+        more = len(rows) - LONG_PROMPT // 2
+        rows = [*rows[: LONG_PROMPT // 2], _line(f"▸ {more} more lines", "dim", width)]
     notes = []
     if block.sender != "user":
         notes.append(f"from {block.sender}")
@@ -167,8 +180,6 @@ def _note(block: kinds.SystemNote, width: int, opened: bool) -> list[Row]:
 def _question(block: kinds.Question, width: int, opened: bool) -> list[Row]:
     """While it is open its choices stand in the form; later they are folded."""
     rows: list[Row] = [(), *_marked("? ", block.question, width, "ask")]
-    if block.call:
-        rows += _part(block.call, width, "call")
     for number, (label, description) in enumerate(block.choices if opened else (), 1):
         rows += _part(f"{number}. {label}{': ' + description if description else ''}", width, "plain")
     if block.closed:
@@ -186,6 +197,8 @@ def _usage(block: kinds.Usage, width: int, opened: bool) -> list[Row]:
 
 
 def _mark(block: kinds.Mark, width: int, opened: bool) -> list[Row]:
+    if block.type == "segment_start" and not opened:
+        return [_line(f"= {block.words}", block.style, width)]
     return _marked("= ", block.words, width, block.style)
 
 

@@ -35,7 +35,7 @@ class Lines(Static):
     def room(self) -> int:
         """Cells of a row."""
         width = self.app.size.width if self.parent is None else self.parent.size.width  # type: ignore[attr-defined]
-        return max(int(width) - 2, 10)
+        return max(int(width) - 3, 10)
 
     def say(self, text: Text | None) -> None:
         if text == self._said and self._said is not None:
@@ -68,8 +68,8 @@ class PodTree(OptionList):
         self._pods = pods
         rows = tree_rows(pods, current, 30)
         if rows == self._shown:
-            return
-        at = self.highlighted
+            return  # so what a person has highlighted stays
+        at = self.highlighted if self.has_focus else None
         marked = self._shown[at][0] if at is not None and at < len(self._shown) else current
         self._shown = rows
         self.clear_options()

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from orchestrator.tui.completion import CompletionList
 from orchestrator.tui.composing import Earlier, Pastes
 
 WhenBusy = Literal["queue", "steer", "interrupt"]
@@ -56,24 +57,29 @@ class PromptBox(TextArea):
     class Leave(Message):
         """Ctrl+D in an empty box."""
 
-    @dataclass
-    class Popup(Message):
-        """A key for the list of completions, while it is open."""
-
-        key: str
-
-    def __init__(self) -> None:
+    def __init__(self, completions: CompletionList) -> None:
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=False)
         self.pastes = Pastes()
         self.earlier = Earlier()
-        self.popup_open = False
+        self.completions = completions
         self.choosing = False
-        """A question with choices is open: up and down in an empty box (or one with a bare number) mark a choice."""
+        """A question with choices is open: up and down mark one of them instead of bringing earlier prompts."""
 
     def put(self, text: str) -> None:
         """Replace what is in the box, the cursor behind it."""
         self.text = text
         self.move_cursor(self.document.end)
+
+    @property
+    def before_cursor(self) -> str:
+        return self.get_text_range((0, 0), self.cursor_location)
+
+    def complete(self, start: int, text: str) -> None:
+        """Put `text` in the place of what stands between index `start` and the cursor."""
+        before = self.before_cursor[:start]
+        place = (before.count("\n"), len(before) - before.rfind("\n") - 1)
+        written = self.replace(text, place, self.cursor_location, maintain_selection_offset=False)
+        self.move_cursor(written.end_location)
 
     def take(self) -> Draft:
         """What is in the box, which is empty then."""
@@ -94,9 +100,8 @@ class PromptBox(TextArea):
             self.put(f"{draft.pastes.expanded(draft.text)}\n{self.text}")
 
     async def _on_key(self, event: events.Key) -> None:
-        if self.popup_open and event.key in ("up", "down", "tab", "enter", "escape"):
+        if self.completions.display and self._completes(event.key):
             _take(event)
-            self.post_message(self.Popup(event.key))
             return
         if event.key == "enter":
             _take(event)
@@ -123,19 +128,30 @@ class PromptBox(TextArea):
         written = self.replace(text, *self.selection, maintain_selection_offset=False)
         self.move_cursor(written.end_location)
 
+    def _completes(self, key: str) -> bool:
+        """Whether the key is one for the list of completions. At once: the next key may follow before any message."""
+        match key:
+            case "up" | "down":
+                self.completions.move(-1 if key == "up" else 1)
+            case "escape":
+                self.completions.refuse()
+            case "tab" | "enter":
+                taken = self.completions.taken()
+                if taken is not None:
+                    self.complete(*taken)
+            case _:
+                return False
+        return True
+
     def _walks(self, key: str) -> bool:
         """Up at the first row and down at the last leave the text: to the choices, or to earlier prompts."""
-        step = -1 if key == "up" else 1
-        if self.choosing and (not self.text.strip() or self.text.strip().isdecimal()):
-            self.post_message(self.Moved(step))
-            return True
         row = self.wrapped_document.location_to_offset(self.cursor_location).y
-        if key == "up" and row == 0:
-            earlier = self.earlier.back(self.text)
-        elif key == "down" and row >= self.wrapped_document.height - 1:
-            earlier = self.earlier.forth()
-        else:
+        if row != (0 if key == "up" else self.wrapped_document.height - 1):
             return False
+        if self.choosing:
+            self.post_message(self.Moved(-1 if key == "up" else 1))
+            return True
+        earlier = self.earlier.back(self.text) if key == "up" else self.earlier.forth()
         if earlier is not None:
             self.put(earlier)
         return earlier is not None
@@ -155,7 +171,6 @@ class PromptBox(TextArea):
             self.put("")
         else:
             self.app.bell()
-            self.post_message(self.Popup("ctrl+c"))
 
     def action_delete_or_leave(self) -> None:
         if self.text:

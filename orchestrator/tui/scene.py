@@ -8,6 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from orchestrator.tui.attachment import Attachment
+from orchestrator.tui.completion import CompletionList
 from orchestrator.tui.composing import choice_number
 from orchestrator.tui.desk import Look
 from orchestrator.tui.panels import Lines, PodTree
@@ -22,12 +23,12 @@ WIDE = 100
 class Scene(Screen[None]):
     """`marked` is the choice that is marked in the form of an open question."""
 
-    CSS = """
+    DEFAULT_CSS = """
     Scene { layout: vertical; }
     #head, #hint { height: 1; }
     #head { background: $surface; }
     #alerts { background: $surface; }
-    #question { border-left: thick $warning; background: $surface; max-height: 20; }
+    #question { border-left: outer $warning; background: $surface; max-height: 20; }
     #tasks { background: $surface; max-height: 10; }
     #body { height: 1fr; }
     #main { width: 1fr; height: 1fr; }
@@ -43,12 +44,13 @@ class Scene(Screen[None]):
         self.tasks = Lines("tasks")
         self.alerts = Lines("alerts")
         self.form = Lines("question")
-        self.box = PromptBox()
+        self.completions = CompletionList()
+        self.box = PromptBox(self.completions)
         self.hint = Lines("hint", always=True)
         self.marked: int | None = None
         self.tasks_shown = True
         self._attached: Attachment | None = None
-        self._seen = Look((), ())
+        self._seen = Look(())
         self._said: str | None = None
         self._asked: str | None = None
         self._side: bool | None = None
@@ -62,6 +64,7 @@ class Scene(Screen[None]):
                 yield self.tasks
         yield self.alerts
         yield self.form
+        yield self.completions
         yield self.box
         yield self.hint
 
@@ -71,21 +74,21 @@ class Scene(Screen[None]):
     def draw(self, attachment: Attachment | None, look: Look, note: str | None) -> None:
         """Everything but the transcript. `note` is a word of this client."""
         self._attached, self._seen, self._said = attachment, look, note
-        transcript = None if attachment is None else attachment.transcript
-        status, question = ("", None) if transcript is None else (transcript.status, transcript.question)
+        history = None if attachment is None else attachment.history
+        status, question = ("", None) if history is None else (history.status, history.question)
         self.head.say(head_line(self._standing(), self.head.room))
         self.hint.say(hint_line(status, question, self.hint.room))
         note = note or (None if attachment is None else attachment.away) or self._asked_elsewhere()
-        notes = [] if transcript is None else list(transcript.alerts.values())
+        notes = [] if history is None else list(history.alerts.values())
         self.alerts.say(alert_line(notes, note, self.alerts.room))
         self.box.placeholder = placeholder(None if attachment is None else attachment.pod, question, self.workspace)
-        self.tasks.say(task_lines(look.tasks, self.tasks.room) if self.tasks_shown else None)
+        self.tasks.say(task_lines(look.tasks or (), self.tasks.room) if self.tasks_shown else None)
         self.draw_question()
         self._draw_side()
 
     def draw_question(self) -> None:
         """The form, with the choice that the arrows or a number in the box mark."""
-        question = None if self._attached is None else self._attached.transcript.question
+        question = None if self._attached is None else self._attached.history.question
         ident = None if question is None else question.question_id
         if ident != self._asked:
             self._asked, self.marked = ident, None
@@ -107,7 +110,7 @@ class Scene(Screen[None]):
 
     @on(PromptBox.Moved)
     def _moved(self, event: PromptBox.Moved) -> None:
-        question = None if self._attached is None else self._attached.transcript.question
+        question = None if self._attached is None else self._attached.history.question
         if question is None or not question.choices:
             return
         number = choice_number(self.box.text, len(question.choices))
@@ -118,16 +121,12 @@ class Scene(Screen[None]):
         self.marked = (0 if event.step > 0 else last) if at is None else min(max(at + event.step, 0), last)
         self.draw_question()
 
-    @on(PromptBox.Changed)
-    def _typed(self, event: PromptBox.Changed) -> None:
-        self.draw_question()
-
     def _standing(self) -> Standing:
         if self._attached is None:
             return Standing(None, "")
-        transcript = self._attached.transcript
+        history = self._attached.history
         pod, away = self._attached.pod, self._attached.away
-        return Standing(pod, transcript.status, transcript.model, transcript.prices, away)
+        return Standing(pod, history.status, history.model, history.prices, away)
 
     def _draw_side(self) -> None:
         self.pods.show(self._seen.pods, None if self._attached is None else self._attached.pod_id)

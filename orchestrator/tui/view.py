@@ -87,7 +87,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         place = self._place_of(self.scroll_offset.y + event.get_content_offset_capture(self).y)
-        if place is not None and can_open(self._blocks[place[0]]) and place[1] == 0:
+        if place is not None and can_open(self._blocks[place[0]]) and place[1] <= self._head(place[0]):
             self._toggle(self._blocks[place[0]].key)
 
     def action_open_or_fold(self) -> None:
@@ -120,7 +120,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         block, row = self._blocks[place[0]], self._rows[place[0]][place[1]]
         style = self.rich_style
-        pointed = self.has_focus and block.key == self._pointed and place[1] == 0
+        pointed = self.has_focus and block.key == self._pointed and place[1] == self._head(place[0])
         segments = [
             Segment(text, style + STYLES[name] + (_POINTED if pointed else STYLES["plain"])) for text, name in row
         ]
@@ -149,6 +149,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._opened ^= {key}
         self._pointed = key
         self._lay_out(keep_following=False)
+        self._bring_in_sight(key)
 
     def _place_of(self, at: int) -> tuple[int, int] | None:
         """Block and row of it at a row of the whole."""
@@ -156,6 +157,10 @@ class TranscriptView(ScrollView, can_focus=True):
             return None
         index = bisect_right(self._ends, at)
         return index, at - (self._ends[index] - len(self._rows[index]))
+
+    def _head(self, index: int) -> int:
+        """The first row of a block that is not the empty one that sets it off."""
+        return 0 if self._rows[index][0] else 1
 
     def _top(self) -> tuple[str, int] | None:
         """What stands at the top of the sight: a block's key and a row of it."""
@@ -181,11 +186,13 @@ class TranscriptView(ScrollView, can_focus=True):
         self.refresh()
 
     def _bring_in_sight(self, key: str) -> None:
+        """The first row of a block at any rate, and as many others as have room."""
         index = self._known.index(key)
-        y = self._ends[index] - len(self._rows[index])
+        last = self._ends[index]
+        first = last - len(self._rows[index])
         top, height = self.scroll_offset.y, self.scrollable_content_region.height
-        if not top <= y < top + height:
-            self.scroll_to(y=max(y - height // 2, 0), animate=False, immediate=True)
+        if not (top <= first and last <= top + height):
+            self.scroll_to(y=first if first < top else min(first, last - height), animate=False, immediate=True)
 
 
 _POINTED = STYLES["bold"] + STYLES["ask"]

@@ -112,8 +112,6 @@ def alert_line(alerts: Sequence[AlertNote], note: str | None, width: int) -> Tex
 def question_lines(question: OpenQuestion, marked: int | None, width: int) -> Text:
     """The form: the question, its choices by number, and what the box is for."""
     lines: list[tuple[str, str]] = [(row, "ask") for row in wrap(clean(question.question), width)[:QUESTION_ROWS]]
-    if question.call:
-        lines += [(row, "call") for row in wrap(clean(question.call), width)[:4]]
     for number, (label, description) in enumerate(question.choices):
         sign = ">" if number == marked else " "
         words = one_line(f"{number + 1}. {label}{': ' + description if description else ''}", width - 2)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from session_store.entries import PodEnd, QuestionClosed, RunEnd, SystemItems
+from session_store.entries import CallRef, Choice, PodEnd, Question, QuestionClosed, RunEnd, SystemItems
 from session_store.errors import ConditionFailed, UnknownSession
-from session_store.items import SystemItem
+from session_store.items import SystemItem, ToolCall
+from session_store.reading import read_log
 from session_store.requests import Expect, FindMessage, Pending, Query, Store
 from tests.support.store import Owner, create, deliver, delivery, event, event_item, message, row, running, text
 
@@ -154,9 +155,28 @@ def test_Q09_a_closed_question_takes_no_answer(store: Store) -> None:
     assert refusal(store, "s", message("a", "answer", question_id="q1", text="x")) == "question_closed"
 
 
-def test_a_question_of_an_ended_pod_is_closed(store: Store) -> None:
+def test_Q09_a_question_of_an_ended_pod_is_closed_and_an_unknown_one_is_of_nobody(store: Store) -> None:
     asking(store).append(PodEnd("stop"))
-    assert refusal(store, "s", message("a", "answer", text="x"), Expect("question_open", "q1")) == "ended"
+    assert refusal(store, "s", message("a", "answer", text="x"), Expect("question_open", "q1")) == "question_closed"
+    assert refusal(store, "s", message("a", "answer", question_id="q1", text="x")) == "question_closed"
+    assert refusal(store, "s", message("a", "answer", text="x"), Expect("question_open", "nil")) == "ended"
+    assert refusal(store, "s", message("a")) == "ended"
+
+
+def test_Q08_an_answer_that_won_is_told_from_a_closed_question_also_after_the_end(store: Store) -> None:
+    owner = asking(store)
+    deliver(store, "s", message("a1", "answer", question_id="q1", text="x"))
+    owner.append(QuestionClosed("q1", "answered", "user", text="x", message_id="a1"), PodEnd("stop"), consumes=("a1",))
+    assert refusal(store, "s", message("a2", "answer", question_id="q1", text="y")) == "already_answered"
+
+
+def test_what_a_permission_is_about_comes_back_as_it_was(store: Store) -> None:
+    owner = asking(store)
+    owner.append(QuestionClosed("q1", "superseded", "user"))
+    call = CallRef(4, 1, ToolCall("c", "Shell", {"command": "ls\n'x'"}))
+    owner.append(Question("p1", "permission", "May it?", (Choice("deny"),), call, "Shell ls\n'x'"))
+    (asked,) = [e for e in read_log(store, "s") if isinstance(e, Question) and e.question_id == "p1"]
+    assert (asked.call, asked.subject) == (call, "Shell ls\n'x'")
 
 
 def test_only_a_person_or_the_direct_parent_answers(store: Store) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from orchestrator.forks import ForkOrder, fork_of
+from actors.protocol.task_log import tasks_of
+from orchestrator.forks import NOT_RUN, ForkOrder, fork_of
 from session_store.entries import Extension, Question, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
+from session_store.items import ToolResult
 from session_store.messages import Message
 from session_store.requests import Annotate, Deliver, Expect
-from session_store.restore import restore
+from session_store.restore import History, restore
 from tests.simulation import prompts
 from tests.simulation.directory import Directory
 from tests.simulation.world import TENANT, LawBroken, World, prompt
@@ -28,6 +30,13 @@ ACTS = {
     "compact": 8,
 }
 FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
+
+
+def not_run(history: History, index: int) -> ToolResult:
+    message = history.open_message
+    assert message is not None
+    call = message.calls[index]
+    return ToolResult(message.seq, index, call.call_id, call.name, "not_run", NOT_RUN)
 
 
 class People:
@@ -115,12 +124,15 @@ class People:
         if not (rests or [1])[-1] <= origin <= seq:
             raise LawBroken(f"{name} begins at {origin}, not at the last rest before {seq} ({rests[-1:]})")
         there = restore(reference.entries[:origin])
+        if (asked := there.status.question) is not None and asked.kind == "permission":
+            for index in there.history.open_calls:  # nobody decides in the fork
+                there.history.open_results[index] = not_run(there.history, index)
         there.history.close()
-        here, wanted = world.references[made].history.items, there.history.items
-        if there.status.question is not None and there.status.question.kind == "permission":
-            here, wanted = here[:-1], wanted[:-1]  # the waiting calls are answered in words of the fork's own
-        if there.status.run_open or here != wanted:
+        begun, wanted = world.references[made], there.history.items
+        if there.status.run_open or begun.history.items[: len(wanted)] != wanted:
             raise LawBroken(f"the history of {name} is not that of its source at {seq}")
+        if begun.facts.planning.now.tasks != tasks_of(reference.entries[:origin]):
+            raise LawBroken(f"the task list of {name} is not that of its source at {origin}")
 
     def control(self, session: str, kind: str) -> None:
         rng = self.world.rng

@@ -20,6 +20,7 @@ from actors.protocol.compaction import Compactor
 from actors.protocol.config import CompactionRule, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
+from actors.protocol.permissions import PermissionRules
 from actors.protocol.references import Place, References
 from actors.protocol.tasks import TASK_TOOLS
 from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
@@ -174,6 +175,8 @@ class LocalPods:
         self.parts = LocalParts(self.store, lines, folder)
         self.parts.directory = LocalDirectory(self)
         self.alerts = AlertBook()
+        self.permissions: tuple[PermissionRules, ...] = ()
+        """Of Pods created from now on."""
         self.host = PodHost(self.parts)
         self.folder = folder
         self.compaction = CompactionRule()
@@ -197,6 +200,7 @@ class LocalPods:
             planning="tasks",
             compaction=self.compaction,
             limits=RunLimits(**limits),  # type: ignore[arg-type]
+            permissions=self.permissions,
         )
         messages = () if prompt is None else (self.prompt(prompt, f"m{self._count}-0"),)
         create = Create(session, "default", f"new-{self._count}", self.start(session, config), messages, name)

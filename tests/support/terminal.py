@@ -28,6 +28,7 @@ _FONT = re.compile(r"\s*@font-face \{[^}]*\}")
 @dataclass
 class Terminal:
     app: AttachApp
+    desk: Desk
     pilot: Pilot[None]
 
     @property
@@ -48,7 +49,7 @@ class Terminal:
         try:
             async with asyncio.timeout(limit):
                 while not holds():
-                    await self.pilot.pause(0.01)
+                    await asyncio.sleep(0.01)
         except TimeoutError:
             raise AssertionError(f"it never held; the screen:\n{self.text}") from None
 
@@ -72,7 +73,7 @@ async def terminal(address: str, pod_id: str | None, size: tuple[int, int] = (90
     app = AttachApp(desk, opened)
     async with app.run_test(size=size) as pilot:
         app.screen.query_one(PromptBox).cursor_blink = False
-        yield Terminal(app, pilot)
+        yield Terminal(app, desk, pilot)
 
 
 def check_svg(path: Path, svg: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.gateway.problems import from_error
 from orchestrator.ports import ControlPlaneError
-from session_store.entries import Choice, PodEnd, Question, RunEnd
+from session_store.entries import Choice, PodEnd, Question, QuestionClosed, RunEnd
 from session_store.errors import StoreDamaged
 from session_store.requests import FindMessage, Query
 from tests.support import store as words
@@ -364,6 +364,36 @@ async def test_a_question_stands_in_the_inbox_and_with_its_pod() -> None:
         pod = (await http.get("/v1/pods/p")).json()
         assert pod["question"]["question_id"] == "q1"
         assert pod["last_outcome"] == "waiting_on_user"
+
+
+async def test_Q04_an_answered_question_is_not_shown_again() -> None:
+    plane = FakePlane()
+    ask(plane, "p", "yes", "no")
+    async with client_of(plane) as http:
+        await http.post("/v1/pods/p/answer", json={"question_id": "q1", "choice": "yes"})
+        pod = (await http.get("/v1/pods/p")).json()  # the answer is durable, and not taken up yet
+        assert (pod["status"], "question" in pod) == ("running", False)
+        assert (await http.get("/v1/inbox")).json() == {"questions": []}
+
+
+async def test_who_waits_for_whom_is_shown() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    owner.append(RunEnd(owner.run_id, "waiting_on_children", waits_for=("c1", "c2"), mode="all"))
+    ask(plane, "q")
+    async with client_of(plane) as http:
+        assert (await http.get("/v1/pods/p")).json()["waits_for"] == ["c1", "c2"]
+        (pod,) = (await http.get("/v1/pods?status=waiting_on_user")).json()["pods"]
+        assert (pod["id"], pod["question"]["question_id"], "waits_for" in pod) == ("q", "q1", False)
+
+
+async def test_Q09_a_late_answer_is_told_what_became_of_the_question() -> None:
+    plane = FakePlane()
+    owner = ask(plane, "p", "yes", "no")
+    owner.append(QuestionClosed("q1", "cancelled", "user"), PodEnd("stopped"))
+    async with client_of(plane) as http:
+        late = await http.post("/v1/pods/p/answer", json={"question_id": "q1", "choice": "yes"})
+        assert "cancelled, stopped or rewound" in check_problem(late, 409, "question-closed")["detail"]
 
 
 async def test_Q08_the_first_answer_wins_and_the_same_again_is_fine() -> None:

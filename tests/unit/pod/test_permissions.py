@@ -211,6 +211,26 @@ def test_Q09_cancel_and_stop_close_it_and_the_call_is_not_run(restored: bool, or
     assert refused.value.reason == "question_closed"
 
 
+def test_Q09_a_rewind_closes_it_and_takes_later_grants_back() -> None:
+    bench = Bench().working("first")
+    bench.reply("One.")
+    bench.calling(call("Act", "a"), call("Act", "b"))
+    bench.finish(0, outcome=wants("Act a"))
+    bench.finish(1, outcome=wants("Act b"))
+    decide(bench, "allow_session")
+    bench.hint()
+    bench.finish(0)
+    bench.finish(1, outcome=wants("Act b"))
+    asked = question(bench)
+    assert list(bench.machine.state.facts.permits.grants) == ["Act a"]
+    bench.rewind(bench.seq("user go"))
+    assert bench.story[-4:] == ["results Act=not_run", "closed cancelled", "end cancelled", "rewound 8"]
+    assert (bench.row.status, bench.machine.state.facts.permits.grants) == ("idle", {})
+    with pytest.raises(ConditionFailed) as refused:
+        bench.deliver(Message("late", "answer", "user", {"question_id": asked.question_id, "choice": "allow_once"}))
+    assert refused.value.reason == "question_closed"
+
+
 def test_a_cancel_before_the_question_is_put_asks_nobody() -> None:
     bench = Bench().calling(call("Act", "a"), call("Act", "b"))
     bench.finish(0, outcome=wants("Act a"))

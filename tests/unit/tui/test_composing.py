@@ -22,6 +22,19 @@ def test_a_long_paste_is_a_token_and_a_segment_of_its_own() -> None:
     assert pastes.expanded(f"<{token}>") == "<a\nb\nc\nd>"
 
 
+def test_references_are_typed_segments() -> None:
+    token = (pastes := Pastes()).token("@not a reference\n" * 4)
+    assert pastes.segments(f"see @docs/a.md and\n{token}\n/review now") == [
+        {"type": "text", "text": "see "},
+        {"type": "file_ref", "text": "@docs/a.md", "path": "docs/a.md"},
+        {"type": "text", "text": " and\n"},
+        {"type": "paste", "text": "@not a reference\n" * 4},
+        {"type": "text", "text": "\n"},
+        {"type": "workflow_invoke", "text": "/review", "slug": "review"},
+        {"type": "text", "text": " now"},
+    ]
+
+
 def test_what_only_looks_like_a_token_is_text() -> None:
     pastes = Pastes()
     text = "[paste 7: 1 line, 3 characters]"

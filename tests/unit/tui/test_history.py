@@ -145,6 +145,17 @@ def test_a_result_goes_into_its_call_and_an_answer_into_its_question() -> None:
     assert folded().question is None
 
 
+def test_a_call_that_needs_permission_says_so_until_it_runs() -> None:
+    ref = {"call_seq": 4, "index": 0, "call": CALL}
+    asked = {"type": "question", "question_id": "p", "kind": "permission", "question": "May it?", "call": ref}
+    history = folded(*LOG[:5], {**asked, "seq": 6, "ts": TS})
+    call = next(b for b in history.blocks() if isinstance(b, ToolCall))
+    assert (call.status, call.summary) == (None, "waits for permission")
+    history.take(EntryEvent(7, {"seq": 7, "ts": TS, "type": "tool_started", "call": ref}))
+    call = next(b for b in history.blocks() if isinstance(b, ToolCall))
+    assert (call.status, call.summary) == (None, "allowed, runs")
+
+
 @pytest.mark.parametrize("cut", range(len(LOG) + 1))
 def test_a_page_put_before_gives_what_the_whole_log_gives(cut: int) -> None:
     transcript = History()
