@@ -113,7 +113,7 @@ def compaction_order(state: PodState, wanted: Compact) -> CompactionOrder:
 
 
 def compacted(state: PodState, wanted: Compact, told: Compacted | CompactionFailed) -> Commit:
-    """The commit of an attempt: the new segment in one transaction with the end of the old one, or why there is none."""
+    """The commit of an attempt: the end of the old segment and the new one in one transaction, or why there is none."""
     record = CompactionRecord(wanted.compaction_id, wanted.trigger, state.facts.occupancy.tokens, wanted.limit)
     ordered = tuple(m.message_id for m in state.messages if m.kind == "compact")
     if isinstance(told, CompactionFailed):

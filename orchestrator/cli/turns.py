@@ -21,7 +21,7 @@ from session_store.status import StatusFold
 
 PAGE = 500
 COMPACT_LIMIT = 900.0
-"""Seconds for which `compact` waits for what comes of it; a compaction has a limit of its own (`compaction.timeout`)."""
+"""Seconds for which `compact` waits; a compaction has a limit of its own (`compaction.timeout`)."""
 SETTLE = 15.0
 """Seconds for which `rewind` waits until it took place."""
 _SHOWN = 100
