@@ -81,10 +81,16 @@ def due_on_overflow(state: PodState) -> Due | None:
 
 def impossible(state: PodState) -> Commit | None:
     """Puts an accepted order aside that cannot be carried out: meanwhile a call waits for a permission."""
-    message = compact_of(state.messages)
-    if message is None or state.history.open_message is None:
+    if state.history.open_message is None:
         return None
-    problem = Problem("busy", "A call waits for a permission; compact when that is decided.")
+    return set_aside(state, Problem("busy", "A call waits for a permission; compact when that is decided."))
+
+
+def set_aside(state: PodState, problem: Problem) -> Commit | None:
+    """Answers an accepted order with `problem`; None when there is none."""
+    message = compact_of(state.messages)
+    if message is None:
+        return None
     orders = (message.message_id,)
     record = CompactionRecord(message.message_id, "order", state.facts.occupancy.tokens, error=problem, orders=orders)
     return Commit(entries=[record.entry()], consumes=list(orders))

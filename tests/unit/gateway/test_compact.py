@@ -64,3 +64,22 @@ async def test_a_running_pod_is_busy_and_nothing_is_recorded(tmp_path: Path) -> 
         plane.free.set()
         await http.get(f"{path}/result", params={"wait": 10})
     await plane.pods.close()
+
+
+async def test_a_cancel_takes_an_order_back_while_the_summary_is_written(tmp_path: Path) -> None:
+    slow = {"match": {"pod": "compact"}, "text": "<summary>Words.</summary>", "delay_ms": 60_000}
+    plane = RunningPlane(tmp_path, [slow, *SCRIPT[1:]])
+    try:
+        async with client_of(plane) as http:
+            pod = (await http.post("/v1/pods", json={"prompt": LONG, "message_id": "m"})).json()
+            path = f"/v1/pods/{pod['id']}"
+            await http.get(f"{path}/result", params={"message_id": "m", "wait": 10})
+            accepted = await http.post(f"{path}/compact", json={"message_id": "c"})
+            assert (accepted.status_code, accepted.json()["compacted"]) == (202, None)
+            cancelled = await http.post(f"{path}/cancel", json={})
+            assert cancelled.status_code == 202, cancelled.text
+            told = (await http.post(f"{path}/compact", json={"message_id": "c"})).json()
+            assert (told["compacted"], told["error"]["type"], told["status"]) == (False, "cancelled", "idle")
+            assert "segment_end" not in [e.type for e in plane.log(pod["id"])]
+    finally:
+        await plane.pods.close()
