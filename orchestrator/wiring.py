@@ -33,7 +33,7 @@ from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
-from actors.protocol.tools import Children, Toolbox
+from actors.protocol.tools import ALL_TOOLS, FILE_TOOLS, Children, Toolbox
 from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -44,7 +44,7 @@ from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
-from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.pods import OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
