@@ -64,8 +64,9 @@ def _session(store: Evidence, row: tuple[Any, ...]) -> list[Damage]:
     derived = StatusFold()
     head = 0
     try:
-        for damage, head in _entries(store, no, session, derived):
+        for damage, seq in _entries(store, no, session, derived):
             found += [] if damage is None else [damage]
+            head = seq
     except Unshown as error:
         return [*found, Damage(session, 0, f"the log cannot be read: {error}")]
     if head < catalogue_head:

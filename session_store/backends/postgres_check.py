@@ -62,8 +62,7 @@ class _PostgresEvidence:
         after = -1
         sql = "SELECT seq, ts, crc, body FROM entries WHERE session = %s AND seq > %s ORDER BY seq LIMIT %s"
         while page := self._shown(sql, (no, after, PAGE)):
-            for seq, ts, crc, body in page:
-                yield seq, ts, crc, body
+            yield from ((seq, ts, crc, body) for seq, ts, crc, body in page)
             after = page[-1][0]
 
     def _shown(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -93,9 +93,8 @@ def connect(address: Address, *, reads_only: bool = False) -> Connection:
         calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
         connection.execute(f"SELECT {calls}")
         if not reads_only:  # what is acknowledged is on disk, whatever the server's default is
-            connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-            )
+            off = "current_setting('synchronous_commit') = 'off'"
+            connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE {off}".encode())
     except BaseException:
         connection.close()
         raise
@@ -125,12 +124,14 @@ def passes(error: psycopg.Error) -> bool:
     )
 
 
-def failure(error: psycopg.Error, address: Address, session: str, *, reading: bool = False) -> StoreError:
+def failure(
+    error: psycopg.Error | UnicodeError, address: Address, session: str, *, reading: bool = False
+) -> StoreError:
     """Our error for one of the driver's."""
     words = address.clean(str(error)).strip().replace("\n", " ")
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return damaged(session, 0, words)
-    if isinstance(error, (psycopg.DataError, errors.ProgramLimitExceeded)) or isinstance(error, UnicodeError):
+    if isinstance(error, (psycopg.DataError, errors.ProgramLimitExceeded, UnicodeError)):
         refused: Refused = ConditionFailed(
             f"PostgreSQL cannot keep this: {words}", reason="invalid", **({"session": session} if session else {})
         )

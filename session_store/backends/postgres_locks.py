@@ -2,8 +2,8 @@
 
 Several store actors may write one database. Every transaction takes what its requests name at its start and in one
 order: the Directory's lock, the tree's lock, then rows of sessions by id. So transactions that wait for each other
-wait in one direction only. What a request turns out to need beyond that is taken without waiting; when somebody else has
-it, the transaction is rolled back and done again with it among the first (`Contended`).
+wait in one direction only. What a request turns out to need beyond that is taken without waiting; when somebody else
+has it, the transaction is rolled back and done again with it among the first (`Contended`).
 
 The tree's lock is held by whoever makes a session or lets one take its place again: names, limits and scopes are looked
 at over many rows. The Directory's is shared by those who open sessions, and taken alone by a new Directory.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_store.requests import Append, ClaimDirectory, Create, Deliver, Fork, Import, Open, Request
+from session_store.requests import Annotate, Append, Create, Deliver, Fork, Import, Open, Release, Request
 
 
 class Contended(Exception):
@@ -60,8 +60,8 @@ def locks_for(requests: Iterable[Request[Any]]) -> Locks:
             case Open():
                 found.directory = True
                 found.sessions.add(request.session)
-            case Deliver():
+            case Deliver() | Release() | Annotate():
                 found.sessions.add(request.session)
             case _:
-                found.sessions.update(() if isinstance(request, ClaimDirectory) else (request.session,))
+                pass  # a new Directory has a transaction of its own
     return found

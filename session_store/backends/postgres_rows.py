@@ -1,4 +1,4 @@
-"""What is read of a PostgreSQL store's rows, over a connection of whoever asks; reads that belong together in one trip."""
+"""What is read of a PostgreSQL store's rows, over a connection of whoever asks."""
 
 from __future__ import annotations
 

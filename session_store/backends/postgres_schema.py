@@ -1,9 +1,9 @@
 """The tables of a PostgreSQL store and their numbered forward migrations.
 
 They lie in a schema (namespace) of their own. A session's catalogue row carries `version`, which goes up with every
-write of it: what a store actor remembers of the session is good only as long as that is the same. `changed` and `writer`
-say which transaction and which store actor wrote it last, so that others find what they were not told of. Texts are
-compared byte by byte (`COLLATE "C"`): an index does not depend on the server's language data.
+write of it: what a store actor remembers of the session is good only as long as that is the same. `changed` and
+`writer` say which transaction and which store actor wrote it last, so that others find what they were not told of.
+Texts are compared byte by byte (`COLLATE "C"`): an index does not depend on the server's language data.
 """
 
 from __future__ import annotations
