@@ -148,6 +148,15 @@ class PostgresReader:
             connection.close()
 
 
+def exists(address: Address) -> bool:
+    """Whether the database has a store. Raises `NewerSchema`, `StoreUnavailable`."""
+    try:
+        with connect(address, reads_only=True) as db:
+            return check_version(db, address) > 0
+    except psycopg.Error as error:
+        raise failure(error, address, "", reading=True) from None
+
+
 def _answer(db: Connection, request: Request[Any]) -> Any:
     match request:
         case Read():

@@ -102,7 +102,12 @@ def migrate(connection: Connection, address: Address) -> None:
 
 def check_version(connection: Connection, address: Address) -> int:
     """The schema's version, 0 where there is no store yet. Raises `NewerSchema`."""
-    if connection.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.meta",)).fetchone() == (None,):
+    known = connection.execute(  # asked of the catalogue's rows: `to_regclass` may answer from a cache of before a wait
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
+        " AND c.relname = 'meta'",
+        (SCHEMA,),
+    )
+    if known.fetchone() is None:
         return 0
     row = connection.execute(f"SELECT value FROM {SCHEMA}.meta WHERE key = %s", (_KEY,)).fetchone()
     version = 0 if row is None else int(row[0])
