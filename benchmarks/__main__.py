@@ -18,7 +18,19 @@ from typing import Any
 from benchmarks.machine import facts
 from benchmarks.report import Report, as_markdown, as_plain, as_text, from_plain
 
-NAMES = ("steps", "sessions", "recovery", "spawn", "delivery", "store", "memory", "startup", "tools", "http_client")
+NAMES = (
+    "steps",
+    "sessions",
+    "recovery",
+    "spawn",
+    "delivery",
+    "store",
+    "memory",
+    "startup",
+    "tools",
+    "http_client",
+    "extraction",
+)
 LIMIT = 1800.0
 """Seconds for one of them."""
 

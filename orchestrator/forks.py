@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from actors.protocol.task_log import snapshot_item, tasks_of
+from actors.protocol.tasks import TaskList, face_in
 from session_store.entries import (
     ConfigChanged,
     Invoke,
@@ -64,7 +66,7 @@ def fork_of(entries: Sequence[LogEntry], at_seq: int, order: ForkOrder) -> Fork:
         tenant=order.tenant,
         message_id=f"fork:{order.source}:{order.message_id}",
         start=start,
-        more=_question_again(state, order.session),
+        more=(*_tasks(entries[:seq], start), *_question_again(state, order.session)),
         name=str(config["name"]),
         scope=_scope(config.get("scope")),
     )
@@ -101,6 +103,14 @@ def _close_calls(state: RestoredState) -> None:
             call = message.calls[index]
             history.open_results[index] = ToolResult(message.seq, index, call.call_id, call.name, "not_run", NOT_RUN)
     history.close()
+
+
+def _tasks(entries: Sequence[LogEntry], start: SegmentStart) -> tuple[LogEntry, ...]:
+    """The task list as it stood, if the source ever had a task."""
+    tasks = tasks_of(entries)
+    if tasks == TaskList():
+        return ()
+    return (SystemItems((snapshot_item(tasks, face_in(start.config), f"task-snapshot:{start.session}"),)),)
 
 
 def _question_again(state: RestoredState, session: str) -> tuple[LogEntry, ...]:

@@ -108,6 +108,7 @@ def _request(model: Model, task: Task, history: list[HistoryItem], which: tuple[
         tools=(tool(),),
         history=[model.encode(item) for item in history],
         run_request=number,
+        must_call=True,
     )
 
 

@@ -45,6 +45,9 @@ class GrowingHistory(list[bytes]):
 class ModelRequest:
     """One request. `history[i]` is what `encode` gave for the i-th history item, oldest first.
 
+    `must_call`: words alone are no reply. A wire that can hold the model to that does (`tool_mode = "schema"`); whoever
+    asks checks the reply all the same.
+
     `number` counts the Pod's requests from 1 (the scripted model matches on it); `run_request` counts within the run.
     """
 
@@ -57,6 +60,7 @@ class ModelRequest:
     history: Sequence[bytes]
     epoch: int = 0
     run_request: int = 1
+    must_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)

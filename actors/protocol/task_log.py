@@ -1,6 +1,6 @@
 """What a log says of its session's tasks: one pure fold, the same for a Pod, a restore and whoever only reads.
 
-Only committed successful results of the writing tools change the list, and a `task_snapshot` SystemItem restores it;
+Only committed successful results of the writing tools change the list, and an entry with a `task_snapshot` restores it;
 text never does. A `rewound` takes the list, and the counts of the reminder, back to what they were.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from actors.protocol.system_items.reminder import REMINDER
 from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT, TaskSnapshot
 from actors.protocol.tasks import WRITING_TOOLS, Face, TaskChange, TaskList, read_change, task_plain
-from session_store.entries import AssistantItems, LogEntry, Rewound, SegmentStart, SystemItems, ToolResults
-from session_store.items import SystemItem, SystemMessage, ToolResult
+from session_store.entries import AssistantItems, LogEntry, Rewound, SystemItems, ToolResults
+from session_store.items import SystemItem, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,9 @@ def advance(standing: Standing, entry: LogEntry) -> Standing:
                 tasks = tasks.after(change)
             return replace(standing, tasks=tasks, since_change=0) if changes else standing
         case SystemItems(items=items):
-            return _with_items(standing, items)
-        case SegmentStart(history=history):
-            return _with_items(
-                standing, [i.item for i in history if isinstance(i, SystemMessage)], (TASK_SNAPSHOT.name,)
-            )
+            for item in items:
+                standing = _with_item(standing, item)
+            return standing
         case _:
             return standing
 
@@ -95,19 +93,14 @@ def tasks_of(entries: Iterable[LogEntry]) -> TaskList:
 def snapshot_item(tasks: TaskList, face: Face, item_id: str) -> SystemItem:
     """The list as a typed SystemItem, for the start of a segment: `payload` is lossless, `body` what the model reads.
 
-    Whoever starts a segment whose history holds an older snapshot writes a new one, also of an empty list.
+    It counts as a `system_items` entry. In a `segment_start.history` it is history like any other: the list of a
+    session goes on over its segments by itself, and what a fork inherits may be long out of date.
     """
     return TASK_SNAPSHOT.item(item_id, TaskSnapshot(tuple(map(task_plain, tasks.tasks)), tasks.next_id, face))
 
 
-def _with_items(
-    standing: Standing, items: Iterable[SystemItem], kinds: tuple[str, ...] = (TASK_SNAPSHOT.name, REMINDER.name)
-) -> Standing:
-    for item in items:
-        if item.kind not in kinds:
-            continue
-        if item.kind == REMINDER.name:
-            standing = replace(standing, since_reminder=0)
-        elif (tasks := TaskList.read(item.payload)) is not None:
-            standing = replace(standing, tasks=tasks)
-    return standing
+def _with_item(standing: Standing, item: SystemItem) -> Standing:
+    if item.kind == REMINDER.name:
+        return replace(standing, since_reminder=0)
+    tasks = TaskList.read(item.payload) if item.kind == TASK_SNAPSHOT.name else None
+    return standing if tasks is None else replace(standing, tasks=tasks)

@@ -20,7 +20,7 @@ Entry = Mapping[str, Any]
 
 WIDE_TEXT = 2000
 _PLAIN = REFERENCES | {"text"}
-_ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid")
+_ARGUMENTS = ("command", "path", "pattern", "task", "pod", "pods", "question", "subject", "message", "taskid", "todos")
 """The argument that says most about a call, in this order."""
 
 OUTCOME_STYLES: Mapping[str, Style] = {

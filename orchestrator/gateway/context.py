@@ -30,6 +30,7 @@ from orchestrator.gateway.problems import (
     problem_response,
 )
 from orchestrator.gateway.sse import json_bytes, json_text
+from orchestrator.gateway.task_books import TaskBooks
 from orchestrator.gateway.topic import Topics
 from orchestrator.gateway.usage_book import UsageBook
 from orchestrator.gateway.views import JsonObject, pod_view
@@ -67,12 +68,14 @@ class Gateway:
     new_id: Callable[[], str] = fresh_id
     feed: Feed = field(init=False)
     topics: Topics = field(init=False)
+    tasks: TaskBooks = field(init=False)
     usage: UsageBook = field(default_factory=UsageBook)
     _hints: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.feed = Feed(self.plane, self.options)
         self.topics = Topics(self.feed)
+        self.tasks = TaskBooks(self.pages)
 
     async def row(self, pod_id: str, tenant: str) -> PodRow:
         """Raises `HttpProblem` not-found, also for a Pod of another tenant."""
@@ -94,7 +97,7 @@ class Gateway:
         """All entries after `after`."""
         return [entry async for page in self.pages(pod_id, after) for entry in page]
 
-    async def pages(self, pod_id: str, after: int = 0) -> AsyncIterator[Sequence[LogEntry]]:
+    async def pages(self, pod_id: str, after: int) -> AsyncIterator[Sequence[LogEntry]]:
         """All entries after `after`, some at a time."""
         while True:
             found = await self.feed.ask(Read(pod_id, after, PAGE))

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from actors.protocol.task_log import TaskFold
 from actors.protocol.tasks import face_in
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import Call, json_response
@@ -86,12 +85,8 @@ async def log(call: Call) -> Response:
 async def tasks(call: Call) -> Response:
     """From the log alone: the same for a live, a parked and an ended Pod."""
     row = await call.row()
-    fold, head = TaskFold(), 0
-    async for page in call.gateway.pages(row.id):
-        for entry in page:
-            fold.apply(entry)
-            head = entry.seq
-    return json_response(tasks_view(fold.now.tasks, face_in(row.config), head))
+    found, head = await call.gateway.tasks.look(row.id)
+    return json_response(tasks_view(found, face_in(row.config), head))
 
 
 async def completions(call: Call) -> Response:

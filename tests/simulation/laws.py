@@ -27,7 +27,7 @@ from session_store.requests import FindMessage, Pending
 from session_store.restore import ATTACHMENT_KINDS, restore
 from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
-from tests.simulation import tools
+from tests.simulation import planning, tools
 from tests.simulation.world import LawBroken, Reference, World
 
 _CANCELS = ("cancelled", "withdrawn")
@@ -47,6 +47,7 @@ def check_all(world: World) -> None:
             _items_once(reference)
             _questions(world, session, reference)
             _attachments(reference)
+            planning.check(reference)
             _told(world, session, rows[session], reference)
         except LawBroken as broken:
             raise LawBroken(f"{name} ({session[-4:]}): {broken}") from broken

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actors.pod import stimuli as st
 from actors.protocol.model import ModelReply, StopReason, Usage
 from session_store.items import AssistantItem, Reasoning, Text, ToolCall
+from tests.simulation import planning
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ CALLS = {
     "StopPod": 5,
     "clarify": 6,
     "Guarded": 10,
+    "Plan": 16,
     "Nope": 2,
     "garbled": 2,
 }
@@ -83,6 +85,8 @@ def call(world: World, pod: Incarnation, n: int) -> ToolCall:
     match kind:
         case "garbled":
             return ToolCall(call_id, "Act", None, '{"x', "the arguments are not a JSON object")
+        case "Plan":
+            return planning.call(world, call_id)
         case "SpawnPod":
             return ToolCall(call_id, kind, {"name": world.token("c"), "detached": rng.random() < 0.15})
         case "clarify":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.protocol.task_log import tasks_of
 from orchestrator.forks import NOT_RUN, ForkOrder, fork_of
 from session_store.entries import Extension, Question, Rewound, RunEnd, UserInput
 from session_store.errors import Refused
@@ -124,11 +125,11 @@ class People:
             for index in there.history.open_calls:  # nobody decides in the fork
                 there.history.open_results[index] = not_run(there.history, index)
         there.history.close()
-        here, wanted = world.references[made].history.items, there.history.items
-        if there.status.question is not None and there.status.question.kind == "permission":
-            here, wanted = here[:-1], wanted[:-1]  # the waiting calls are answered in words of the fork's own
-        if there.status.run_open or here != wanted:
+        begun, wanted = world.references[made], there.history.items
+        if there.status.run_open or begun.history.items[: len(wanted)] != wanted:
             raise LawBroken(f"the history of {name} is not that of its source at {seq}")
+        if begun.facts.planning.now.tasks != tasks_of(reference.entries[:origin]):
+            raise LawBroken(f"the task list of {name} is not that of its source at {origin}")
 
     def control(self, session: str, kind: str) -> None:
         rng = self.world.rng

@@ -15,6 +15,7 @@ from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.config import PodConfig
+from actors.protocol.tasks import TaskList
 from actors.protocol.tools import CallKey, ToolOutcome
 from session_store.codec import pack, to_plain
 from session_store.entries import Extension
@@ -31,6 +32,7 @@ CLIENT_TRIES = 3
 @dataclass(slots=True)
 class RunningCall:
     key: CallKey
+    name: str
     work: Generator[int, None, ToolOutcome]
     aborted: bool = False
 
@@ -51,6 +53,8 @@ class Incarnation:
         facts = pod_facts(entries, self.config.parent_id)
         self.machine = TurnMachine(self.config, restored, facts, lease, tools.idempotent)
         self.calls: dict[int, RunningCall] = {}
+        self.planned: dict[int, TaskList] = {}
+        """The task list as the calls of a reply have left it so far, by the seq of the reply."""
         self._finished: list[tuple[int, ToolOutcome]] = []
         self._request_aborted = self._resolving_aborted = False
         self._deadline: Event | None = None
@@ -229,7 +233,7 @@ class Incarnation:
             key = CallKey(self.session, instruction.message.seq, index)
             if index in self.calls:
                 raise LawBroken(f"{key} is started while a call of that index runs")
-            self.calls[index] = RunningCall(key, tools.work(self.world, self, key, call))
+            self.calls[index] = RunningCall(key, call.name, tools.work(self.world, self, key, call))
             self._later(f"tool {call.name}", lambda i=index: self._work(i))
 
     def _work(self, index: int) -> None:

@@ -13,12 +13,13 @@ from session_store.items import ToolCall
 from session_store.messages import Message
 from session_store.requests import Deliver, FindMessage, Parent, Pending
 from session_store.status import concludes, event_seq
+from tests.simulation import planning
 from tests.simulation.world import LawBroken, World, prompt
 
 if TYPE_CHECKING:
     from tests.simulation.pod import Incarnation
 
-IDEMPOTENT = {"Look", "SpawnPod", "SendToPod", "WaitForPods", "StopPod", "clarify"}
+IDEMPOTENT = {"Look", "SpawnPod", "SendToPod", "WaitForPods", "StopPod", "clarify", *planning.TOOLS}
 SPAWN_TIMEOUT_MS = 30_000
 Work = Generator[int, None, ToolOutcome]
 
@@ -52,6 +53,8 @@ def work(world: World, pod: Incarnation, key: CallKey, call: ToolCall) -> Work:
                 return (yield from _answer(_clarified(call.arguments or {})))
             case "WaitForPods":
                 return (yield from _wait(world, pod, call.arguments or {}))
+            case name if name in planning.TOOLS:
+                return (yield from planning.work(world, pod, key, call))
             case _:
                 for _ in range(world.rng.randint(0, 3)):
                     yield world.rng.choice((0, 20, 2000))

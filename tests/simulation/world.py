@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.pod.facts import PodFacts, pod_facts
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.ids import uuid7
 from session_store.backends.memory import MemoryStore
 from session_store.entries import LogEntry, Rewound, SegmentStart
@@ -226,6 +226,8 @@ class World:
             limits=limits,
             max_wakes=self.rng.choice((3, 1000)),
             detached=bool(more.get("detached")),
+            planning=self.rng.choice(("tasks", "tasks", "todo")),
+            reminder=ReminderRule(self.rng.choice((0, 1, 1, 2, 3)), self.rng.choice((0, 1, 2, 4))),
         )
         start = SegmentStart(session, config.plain(), "Work.", (), 1)
         sender = "user" if parent is None else parent.session

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from actors.protocol.task_log import snapshot_item, tasks_of
+from actors.protocol.tasks import Task, TaskChange, TaskList, TaskStatus
 from orchestrator.forks import ForkOrder, fork_of, last_rest
 from session_store.entries import (
     AssistantItems,
@@ -119,6 +121,37 @@ def test_a_fork_of_a_fork_begins_with_what_that_began_with() -> None:
     second = fork_of([replace(first.start, seq=1)], 1, replace(ORDER, source=ORDER.session, session="g" * 36))
     assert second.start.history == first.start.history
     assert second.start.origin == Origin(ORDER.session, 1)
+
+
+def planned(taskid: int, status: TaskStatus = "pending") -> tuple[LogEntry, ...]:
+    """A run that changes the task list; four entries."""
+    data = TaskChange((Task(taskid, status, f"task {taskid}"),), taskid + 1).data()
+    made = ToolResults((ToolResult(3, 0, "c", "TaskUpdate", "ok", "Done.", None, data),))
+    return (
+        Invoke(f"r{taskid}", "prompt"),
+        AssistantItems("q", (ToolCall("c", "TaskUpdate", {}),)),
+        made,
+        RunEnd("r", "finished"),
+    )
+
+
+@pytest.mark.parametrize(("at_seq", "ids"), [(5, [1]), (9, [1, 2]), (12, [1, 2]), (13, [1, 2, 3]), (14, [1])])
+def test_a_fork_carries_the_task_list_as_of_its_point(at_seq: int, ids: list[int]) -> None:
+    entries = log(*planned(1), *planned(2), *planned(3), Rewound(6))
+    fork = forked(entries, at_seq)
+    (snapshot,) = fork.more
+    begun = [replace(e, seq=seq) for seq, e in enumerate((fork.start, snapshot), 1)]
+    assert [t.taskid for t in tasks_of(begun).tasks] == ids
+    assert tasks_of(begun).next_id == ids[-1] + 1
+    again = fork_of(begun, 2, replace(ORDER, source=ORDER.session, session="g" * 36))
+    assert tasks_of([replace(e, seq=seq) for seq, e in enumerate((again.start, *again.more), 1)]) == tasks_of(begun)
+
+
+def test_a_fork_of_a_session_without_tasks_has_none_whatever_its_history_shows() -> None:
+    old = SystemItems((snapshot_item(TaskList((Task(1, "pending", "old"),), 2), "tasks", "t"),))
+    fork = forked(log(*said("a"), old, Rewound(6)))
+    assert fork.more == ()
+    assert tasks_of([replace(fork.start, seq=1)]) == TaskList()
 
 
 def asked(kind: str) -> tuple[LogEntry, ...]:

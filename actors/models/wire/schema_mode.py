@@ -84,8 +84,8 @@ class SchemaWire:
     def assemble(self, request: ModelRequest) -> bytes:
         if not request.tools:
             return assemble(request_head(self.chat), request, b"")
-        prompt = f"{request.system_prompt}\n\n{describe(request.tools)}".strip()
-        shape = {"name": "reply", "strict": True, "schema": reply_schema(request.tools)}
+        prompt = f"{request.system_prompt}\n\n{describe(request.tools, request.must_call)}".strip()
+        shape = {"name": "reply", "strict": True, "schema": reply_schema(request.tools, request.must_call)}
         tail = b',"response_format":' + dump({"type": "json_schema", "json_schema": shape})
         return assemble(request_head(self.chat), replace(request, system_prompt=prompt), tail)
 
@@ -199,23 +199,23 @@ class AnswerReader:
         return new
 
 
-def describe(tools: Sequence[ToolSpec]) -> str:
+def describe(tools: Sequence[ToolSpec], must_call: bool = False) -> str:
     """The tools in words, for the system prompt."""
     lines = [
         "Reply with one JSON object and nothing else.",
         'To use a tool: {"tool": NAME, "arguments": {...}}. You will be told its result.',
-        'When you have finished: {"answer": TEXT}.',
+        *([] if must_call else ['When you have finished: {"answer": TEXT}.']),
         "Tools:",
     ]
     lines += [f"- {t.name}: {t.description} Arguments: {dump_text(t.parameters)}" for t in tools]
     return "\n".join(lines)
 
 
-def reply_schema(tools: Sequence[ToolSpec]) -> dict[str, Json]:
-    """One of the calls, or an answer."""
+def reply_schema(tools: Sequence[ToolSpec], must_call: bool = False) -> dict[str, Json]:
+    """One of the calls, or an answer (unless it `must_call`)."""
     answer = _object({"answer": {"type": "string"}})
     calls = [_object({"tool": {"const": t.name}, "arguments": _shape(t.parameters)}) for t in tools]
-    return {"anyOf": [*calls, answer]}
+    return {"anyOf": calls if must_call else [*calls, answer]}
 
 
 def _object(properties: dict[str, Json]) -> dict[str, Json]:

@@ -1,15 +1,22 @@
 """`GET /v1/pods/{id}/tasks`: Pods that really plan, in this process, at work, at rest, in a new process and ended."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from actors.pod.host import PodHost
+from actors.protocol.tasks import Task, TaskChange
+from orchestrator.gateway.task_books import KEPT, TaskBooks
+from session_store.entries import Invoke, LogEntry, ToolResults
+from session_store.items import ToolResult
+from tests.support import store as words
 from tests.support.control_plane import FakePlane, RunningPlane
 from tests.support.gateway import client_of
 
+POD = "01990000-0000-7000-8000-0000000000ab"
 CALLS = [
     {"name": "TaskCreate", "arguments": {"subject": "first", "description": "with care"}},
     {"name": "TaskCreate", "arguments": {"subject": "second"}},
@@ -69,6 +76,31 @@ async def test_what_the_calls_of_one_reply_did_is_in_the_log_once_each(tmp_path:
         assert [(r["index"], r["status"]) for r in results] == [(0, "ok"), (1, "ok"), (2, "error"), (3, "ok")]
         assert [r["data"]["tasks"]["put"][0]["taskid"] for r in results if r["status"] == "ok"] == [1, 2, 1]
     await plane.pods.close()
+
+
+async def test_looking_again_reads_what_is_new_and_many_lookers_agree() -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, POD)
+    async with client_of(plane) as http:
+        for n in range(1, 4):
+            data = TaskChange((Task(n, "pending", f"task {n}"),), n + 1).data()
+            owner.append(ToolResults((ToolResult(1, 0, "c", "TaskCreate", "ok", "Done.", None, data),)))
+            looks = await asyncio.gather(*(http.get(f"/v1/pods/{POD}/tasks") for _ in range(5)))
+            assert {look.json()["head_seq"] for look in looks} == {owner.head}
+            assert all([t["taskid"] for t in look.json()["tasks"]] == list(range(1, n + 1)) for look in looks)
+
+
+async def test_only_so_many_lists_are_kept() -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def pages(session: str, after: int) -> AsyncIterator[Sequence[LogEntry]]:
+        asked.append((session, after))
+        yield [Invoke("r", "prompt", seq=after + 1)]
+
+    books = TaskBooks(pages)
+    for session in [*map(str, range(KEPT + 1)), "0", str(KEPT)]:
+        await books.look(session)
+    assert asked[-2:] == [("0", 0), (str(KEPT), 1)]
 
 
 async def test_a_pod_that_nobody_knows_has_no_tasks() -> None:

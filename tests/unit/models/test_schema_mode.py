@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -47,6 +48,16 @@ def test_the_request_describes_the_tools_and_asks_for_their_shapes() -> None:
     for bad in ({"tool": "Write", "arguments": {}}, {"tool": "Read", "arguments": {}}, {"answer": 1}, {}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(bad, schema)
+
+
+def test_who_must_call_is_offered_no_answer() -> None:
+    wanted = replace(request(WIRE, [user("go")], tools=(READ,)), must_call=True)
+    asked = json.loads(WIRE.assemble(wanted))
+    assert "answer" not in asked["messages"][0]["content"]
+    schema = asked["response_format"]["json_schema"]["schema"]
+    jsonschema.validate({"tool": "Read", "arguments": {"path": "a"}}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"answer": "done"}, schema)
 
 
 def test_shared_parts_of_a_schema_move_with_it() -> None:

@@ -186,7 +186,7 @@ async def test_E10_nothing_but_items_of_the_log_reaches_a_request(tmp_path: Path
     for sent in model.sent:
         assert sent == items[: len(sent)]
     # Besides the history there is no place in a request for text of a run.
-    own = {"request_id", "session", "pod_name", "number", "epoch", "run_request"}
+    own = {"request_id", "session", "pod_name", "number", "epoch", "run_request", "must_call"}
     assert {f.name for f in fields(ModelRequest)} == own | {"system_prompt", "tools", "history"}
     assert {request.system_prompt for request in model.asked} == {"You are a test."}
     kinds = [item.kind for entry in log if isinstance(entry, SystemItems) for item in entry.items]

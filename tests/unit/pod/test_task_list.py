@@ -69,13 +69,17 @@ def test_K09_odd_texts_survive_a_restart_and_a_snapshot_unchanged() -> None:
     assert tasks_of(placed(planner.entries)) == expected
     item = snapshot_item(expected, "tasks", "snapshot-1")
     assert item.body.count("</task-snapshot>") == 1
-    # A compaction: the same session goes on in a segment that begins with the snapshot and a retained tail.
+    # A compaction: the same session goes on in a segment that begins with a retained tail and the snapshot.
     tail = ToolResultGroup((result("TaskCreate", subject="old news"),))
-    compacted = SegmentStart(POD, {}, "", (), 1, history=(SystemMessage(item), tail))
-    assert tasks_of(placed([*planner.entries, compacted])) == expected
+    stale = SystemMessage(snapshot_item(TaskList(), "tasks", "older"))
+    for history in ((stale, tail), (tail, SystemMessage(item))):
+        compacted = SegmentStart(POD, {}, "", (), 1, history=history)
+        assert tasks_of(placed([*planner.entries, compacted])) == expected
+        assert tasks_of(placed([*planner.entries, compacted, SystemItems((item,))])) == expected
     # A fork: a new log that begins with it.
     forked = TaskFold()
-    for entry in placed([SegmentStart("fork", {}, "", (), 1), SystemItems((item,))]):
+    inherited = SegmentStart("fork", {}, "", (), 1, history=(stale, tail))
+    for entry in placed([inherited, SystemItems((item,))]):
         forked.apply(entry)
     assert forked.now.tasks == expected
     created = answer(forked.now.tasks, call("TaskCreate", subject="next"))
@@ -165,6 +169,20 @@ def test_a_rewind_takes_the_list_and_the_count_back() -> None:
     assert fold == kept
     assert [t.taskid for t in fold.now.tasks.tasks] == [1]
     assert (fold.now.since_change, fold.now.since_reminder) == (8, None)
+
+
+def test_a_rewind_in_a_live_pod_and_after_a_restart() -> None:
+    planner = Planner(checked=True).play("ct")  # the prompt after it is the second
+    planner.play("cu")
+    planner.reply("Done.")
+    assert [t.subject for t in planner.tasks.tasks] == ["renamed", "work"]
+    planner.rewind(planner.seq("user prompt 2"))
+    assert [t.subject for t in planner.tasks.tasks] == ["work"]
+    planner.reopen()
+    assert planner.tasks.next_id == 2
+    planner.say("on we go")
+    planner.run(call("TaskCreate", subject="another"))
+    assert [(t.taskid, t.subject) for t in planner.tasks.tasks] == [(1, "work"), (2, "another")]
 
 
 def test_a_list_read_back_from_a_payload_of_another_shape_is_none() -> None:

@@ -16,7 +16,7 @@ from actors.protocol.tasks import TaskList, read_change
 from actors.protocol.tools import ToolOutcome
 from session_store.codec import decode_entry, encode_entry
 from session_store.entries import AssistantItems, LogEntry, Rewound, SegmentStart, SystemItems, ToolResults
-from session_store.items import SystemMessage, ToolCall, ToolResult, ToolResultGroup
+from session_store.items import ToolCall, ToolResult, ToolResultGroup
 from tests.support.planning import answer
 
 texts = st.sampled_from(["write", "test", "a\nb", "```", "status: completed", "日本語 🎌"])
@@ -195,11 +195,12 @@ class TaskModel(RuleBasedStateMachine):
 
     @rule(tail=calls)
     def compact(self, tail: tuple[str, dict[str, Any]]) -> None:
-        """A new segment: the snapshot, and calls of the retained tail, which are not done again."""
+        """A new segment: calls of the retained tail, which are not done again, and the snapshot."""
         (outcome,) = self.run([tail])
         kept = ToolResultGroup((ToolResult(1, 0, "c", tail[0], "ok", "", None, outcome.data),))
         item = snapshot_item(self.fold.now.tasks, "tasks", f"snapshot-{len(self.log)}")
-        self.append(SegmentStart("s", {}, "", (), 1, history=(SystemMessage(item), kept)))
+        self.append(SegmentStart("s", {}, "", (), 1, history=(kept,)))
+        self.append(SystemItems((item,)))
 
     @rule()
     def fork(self) -> None:
