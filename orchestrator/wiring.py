@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,7 +44,7 @@ from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
-from orchestrator.pods import OrderRefused
+from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
 from orchestrator.presence import be_present, nobody_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
@@ -286,8 +286,11 @@ def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], te
     return redactor.clean(redacted(text, environment))
 
 
-def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:
-    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on.
+def directory_setup(
+    settings: RuntimeSettings, home: Path, roots: frozenset[str] | None, *, alone: Callable[[], bool]
+) -> DirectorySetup:
+    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on;
+    `alone` as in `DirectorySetup`.
 
     Called by the home's owner when it starts.
     """
@@ -309,7 +312,7 @@ def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str]
         specs=tool_specs,
         clock=SystemClock(),
         ids=SystemIds(),
-        alone=partial(nobody_present, home),
+        alone=alone,
         roots=kept,
     )
 
