@@ -50,8 +50,7 @@ class SqliteStore:
             reply = self._reader.execute(request)
         elif isinstance(request, Counters):
             with self._writing:  # so that what the next commit will hold is told neither twice nor not at all
-                stored = self._reader.execute(request)
-                reply = CounterValues(total(self._tables.counters.unwritten(), dict(stored.values)))
+                reply = CounterValues(total(self._reader.execute(request).values, self._tables.counters.unwritten()))
         elif isinstance(request, Follow):
             reply = self._follow(request)
         else:

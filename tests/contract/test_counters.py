@@ -1,14 +1,16 @@
 """What a store counts, and what it says of all sessions: each thing once, for every backend alike."""
 
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from session_store.backends.counted import MOST_ROWS
 from session_store.backends.memory import MemoryStore
+from session_store.backends.postgres import PostgresStore
 from session_store.backends.sqlite import SqliteStore
-from session_store.backends.sqlite_counters import MOST_ROWS
 from session_store.backends.sqlite_schema import MIGRATIONS
 from session_store.counters import FAMILIES, SEPARATOR, SUM
 from session_store.entries import (
@@ -28,6 +30,7 @@ from session_store.items import Problem, SystemItem, Text, ToolCall, ToolResult
 from session_store.requests import Annotate, Append, Census, Counters, Create, Open, Store
 from session_store.rows import PodCount, Waiting
 from session_store.transfer import export_lines, import_lines
+from tests.support.postgres import PostgresServer
 from tests.support.store import Owner, Ticks, create, deliver, delivery, event, event_item, message, running
 
 CONFIG = {
@@ -284,3 +287,47 @@ def test_a_claim_beyond_all_numbers_spoils_no_counter(store: Store) -> None:
         owner.append(LlmUsage(f"r{n}", 1, 10**30, 0, 0, 1, 5))
     assert counted(store)["tokens fast input pod"] >= 2**62
     assert counted(store)["tokens fast output pod"] == 3
+
+
+def test_several_store_actors_count_into_one_database(postgres: PostgresServer) -> None:
+    postgres.wipe()
+    stores = [PostgresStore(postgres.url(), Ticks()) for _ in range(2)]
+    create(stores[0], "s0-0")
+
+    def use(which: int) -> None:
+        for n in range(MOST_ROWS + 20):
+            create(stores[which], f"s{which}-{n}")
+        with pytest.raises(ConditionFailed):
+            stores[which].execute(Create("s0-0", "default", f"other {which}", SegmentStart("s0-0", {}, "", (), 1)))
+        create(stores[which], f"last-{which}")
+
+    threads = [threading.Thread(target=use, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        found = counted(store)
+        assert found["spawns root"] == 2 * (MOST_ROWS + 21)
+        assert found["refusals create conflict"] == 2
+    with postgres.connect() as db:
+        rows = db.execute("SELECT count(*) FROM polypod.counters").fetchone()
+    assert rows is not None
+    assert 0 < rows[0] <= 2 * MOST_ROWS
+    for store in stores:
+        store.close()
+
+
+def test_a_database_of_the_first_version_gets_its_profiles_and_its_counters(postgres: PostgresServer) -> None:
+    postgres.wipe()
+    made = PostgresStore(postgres.url(), Ticks())
+    configured(made, "s")
+    made.close()
+    with postgres.connect() as db:
+        db.execute("DROP TABLE polypod.counters")
+        db.execute("ALTER TABLE polypod.sessions DROP COLUMN profile")
+        db.execute("UPDATE polypod.meta SET value = 1 WHERE key = 'schema'")
+    store = PostgresStore(postgres.url(), Ticks())
+    assert store.execute(Counters()).values == {}
+    assert [p.profile for p in store.execute(Census()).pods] == ["worker"]
+    store.close()
