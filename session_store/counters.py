@@ -109,7 +109,11 @@ EXTRACTION_LAG = Family(
     "From the commit of a range's last entry to that of the pointer past it.",
     bounds=(1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000),
 )
-COMPACTIONS = Family("compactions", "Segments that a compaction began.", ("outcome",))
+COMPACTIONS = Family(
+    "compactions",
+    "Attempts to compact a history: `finished`, or what kept it as it was.",
+    ("trigger", "outcome"),
+)
 SYSTEM_ITEMS = Family("system_items", "SystemItems put before a model.", ("kind",))
 REMINDERS = Family("reminders", "Reminders of active tasks put before a model.")
 REFUSALS = Family("refusals", "Requests that the store refused; nothing was written.", ("request", "reason"))

@@ -23,7 +23,6 @@ from session_store.entries import (
     Question,
     QuestionClosed,
     RunEnd,
-    SegmentStart,
     SystemItems,
     ToolResults,
     ToolStarted,
@@ -100,11 +99,6 @@ class Tally:
             self.count(counters.COST.key(model, worker), round(cost(used, prices) * _BILLIONTHS))
 
 
-def _segment_start(tally: Tally, entry: SegmentStart) -> None:
-    if entry.seq > 1:
-        tally.count(counters.COMPACTIONS.key("finished"), 1)
-
-
 def _invoke(tally: Tally, entry: Invoke) -> None:
     tally.count(counters.TURNS_STARTED.key(entry.trigger), 1)
 
@@ -173,6 +167,10 @@ def _extension(tally: Tally, entry: Extension) -> None:
             tally.count(counters.EXTRACTIONS.key("started"), 1)
         case domain if domain == POINTER:
             tally.count(counters.EXTRACTIONS.key("finished"), 1)
+        case "compaction":
+            error = entry.payload.get("error")
+            outcome = str(error.get("type")) if isinstance(error, dict) else "finished"
+            tally.count(counters.COMPACTIONS.key(str(entry.payload.get("trigger")), outcome), 1)
         case _:
             pass
 
@@ -189,7 +187,6 @@ def _worker_usage(tally: Tally, payload: Mapping[str, Json]) -> None:
 
 
 _COUNTED: dict[type, Callable[[Tally, Any], None]] = {
-    SegmentStart: _segment_start,
     Invoke: _invoke,
     AssistantItems: _assistant_items,
     ToolStarted: _tool_started,

@@ -21,6 +21,7 @@ from session_store.entries import (
     Question,
     QuestionClosed,
     RunEnd,
+    SegmentEnd,
     SegmentStart,
     SystemItems,
     ToolResults,
@@ -204,6 +205,21 @@ def test_questions_workers_and_extractions(store: Store) -> None:
         "extractions finished": 1,
     }
     assert times(store, "extraction_lag")[0] == 1
+
+
+def test_compactions_by_what_made_them_and_what_came_of_them(store: Store) -> None:
+    owner = configured(store, "s")
+    before = counted(store)
+    record = {"compaction_id": "k", "trigger": "request", "before": 900}
+    failed = {**record, "trigger": "order", "error": {"type": "no_progress", "message": "nothing to gain"}}
+    start = SegmentStart("s", CONFIG, "be good", (), 1)
+    owner.append(SegmentEnd(), start, Extension("compaction", {**record, "after": 90}))
+    owner.append(Extension("compaction", failed))
+    found = more(before, store)
+    assert {k: n for k, n in found.items() if k.startswith("compactions")} == {
+        "compactions request finished": 1,
+        "compactions order no_progress": 1,
+    }
 
 
 def test_an_import_was_counted_where_it_was_made(store: Store) -> None:
