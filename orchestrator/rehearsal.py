@@ -49,7 +49,9 @@ async def rehearse(parts: HostParts, provider: Provider, tools: tuple[ToolSpec, 
         with _workspace() as workspace:
             async with asyncio.timeout(LIMIT), answering(provider, STEPS) as url:
                 await _run(_Stage(parts, ModelSpec("-", provider, "-", base_url=url)), workspace, tools)
-    except (OSError, TimeoutError) as error:
+    except RehearsalFailed:
+        raise
+    except Exception as error:  # whatever it is: a process without a rehearsal is slower once, not unfit
         raise RehearsalFailed(f"the rehearsal of a run: {type(error).__name__}: {error}") from error
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
-from actors.protocol.tools import Children, Toolbox
+from actors.protocol.tools import ALL_TOOLS, FILE_TOOLS, Children, Toolbox
 from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -286,8 +286,11 @@ def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], te
     return redactor.clean(redacted(text, environment))
 
 
-def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:
-    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on.
+def directory_setup(
+    settings: RuntimeSettings, home: Path, roots: frozenset[str] | None, *, alone: Callable[[], bool]
+) -> DirectorySetup:
+    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on;
+    `alone` as in `DirectorySetup`.
 
     Called by the home's owner when it starts.
     """
@@ -309,7 +312,7 @@ def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str]
         specs=tool_specs,
         clock=SystemClock(),
         ids=SystemIds(),
-        alone=partial(nobody_present, home),
+        alone=alone,
         roots=kept,
     )
 

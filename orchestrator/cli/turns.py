@@ -13,7 +13,7 @@ from orchestrator.cli.embedding import Plan, join_or_own, settings_of
 from orchestrator.cli.failure import FAILED, FINISHED, CommandError, UsageError
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
-from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader
+from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader, pod_of
 from orchestrator.cli.seam import Gateway
 from orchestrator.cli.story import Entry, problem_words, segments_text
 from session_store.codec import entry_from_plain
@@ -33,7 +33,7 @@ def rewind(options: Namespace) -> int:
         return _list(options)
     if options.seq is None:
         raise UsageError(f"to which prompt? `polypod rewind {options.pod} --list` shows their numbers")
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         path = f"/v1/pods/{pod['id']}"
@@ -49,7 +49,7 @@ def rewind(options: Namespace) -> int:
 
 
 def fork(options: Namespace) -> int:
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     body: dict[str, Any] = {"message_id": f"fork-{secrets.token_hex(12)}"}
     if options.at is not None:
@@ -176,14 +176,6 @@ def _tell_rewound(options: Namespace, pod: Pod, told: dict[str, Any]) -> None:
     text = segments_text((told.get("prompt") or {}).get("segments"))
     if text:
         out.line(f"taken back: {cut(one_line(text, _SHOWN), _SHOWN)}", "dim")
-
-
-def _find(options: Namespace) -> Pod:
-    reader = open_reader(options)
-    try:
-        return find_pod(reader, options.pod)
-    finally:
-        reader.close()
 
 
 def _word(name: str) -> str:

@@ -23,12 +23,12 @@ from actors.protocol.model import Model, ModelError
 from actors.protocol.permissions import PermissionRules
 from actors.protocol.references import Place, References
 from actors.protocol.tasks import TASK_TOOLS
-from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
 from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
+from actors.tools.registry import ToolSetup, build_toolbox
 from orchestrator.directory.alerts import AlertBook
 from orchestrator.system import SystemIds
 from session_store.backends.memory import MemoryStore

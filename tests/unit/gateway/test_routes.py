@@ -185,6 +185,17 @@ async def test_a_bad_query_is_told(query: str) -> None:
         check_problem(await http.get(f"/v1/pods{query}"), 422, "invalid")
 
 
+async def test_a_parameter_of_a_request_that_takes_none_is_told() -> None:
+    async with client_of(FakePlane()) as http:
+        pod = await new_pod(http)
+        of_pod = f"/v1/pods/{pod['id']}"
+        for path in ("/v1/inbox", of_pod, f"{of_pod}/tasks"):
+            check_problem(await http.get(f"{path}?status=idle"), 422, "invalid")
+        sent = await http.post(f"{of_pod}/messages?when_busy=reject", json={"content": "hi"})
+        check_problem(sent, 422, "invalid")
+        assert (await http.get(of_pod)).json()["queue"] == pod["queue"]
+
+
 async def test_pods_are_listed_by_what_is_asked_and_in_pages() -> None:
     plane = FakePlane()
     async with client_of(plane) as http:
