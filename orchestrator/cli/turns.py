@@ -73,7 +73,7 @@ def fork(options: Namespace) -> int:
 
 def compact(options: Namespace) -> int:
     """Exit 1 when it was tried and the history stays as it was."""
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     order = {"message_id": f"compact-{secrets.token_hex(12)}"}
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
