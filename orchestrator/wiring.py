@@ -44,8 +44,8 @@ from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
-from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
-from orchestrator.presence import be_present, nobody_present
+from orchestrator.pods import OrderRefused
+from orchestrator.presence import be_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
