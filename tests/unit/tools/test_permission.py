@@ -132,6 +132,21 @@ async def test_a_search_of_a_folder_with_forbidden_parts_is_denied(bench: Bench,
     assert (await bench.call(tool, pattern="*" if tool == "Glob" else "needle", path="src")).status == "ok"
 
 
+@pytest.mark.parametrize("tool", ["Grep", "Glob"])
+async def test_G04_a_search_follows_no_link_out_of_the_folder_that_was_judged(bench: Bench, tool: str) -> None:
+    bench.write("secrets/key.txt", "needle")
+    bench.write("src/a.txt", "needle")
+    (bench.workspace / "src" / "key").symlink_to("../secrets/key.txt")
+    (bench.workspace / "src" / "same").symlink_to("a.txt")
+    arguments = {"pattern": "*" if tool == "Glob" else "needle", "path": "src"}
+    assert "key.txt" in told(await bench.call(tool, **arguments))
+    for rules in ({"deny": (f"{tool}(secrets/**)",)}, {"allow": (f"{tool}(src/**)",)}):
+        outcome = await ruled(bench, **rules).call(tool, **arguments)
+        assert outcome.status == "ok"
+        assert told(outcome).count("a.txt") == 2
+        assert "key" not in told(outcome)
+
+
 def test_a_search_is_allowed_where_everything_below_is(tmp_path: Path) -> None:
     def grep(folder: str, pattern: str) -> str:
         return decide(tmp_path, "Grep", f"{tmp_path}/{folder}".rstrip("/"), allow=[f"Grep({pattern})"])
