@@ -22,7 +22,6 @@ from actors.tools.text import one_line, visible
 from actors.tools.typed import Arguments, ArgumentsT, typed_tool
 
 
-
 def _seen(text: str) -> str:
     if not any(map(visible, text)):
         raise ValueError("a text is not made of blanks alone")
