@@ -12,7 +12,7 @@ from session_store.tables import Tables
 
 
 def fork_session(tables: Tables, request: Fork, now: int) -> Created:
-    """Add the session. Refused: `unknown_session`; `condition_failed` with `conflict`, `name_taken`, `limit`, `invalid`."""
+    """Add the session. Refused: `unknown_session`; `condition_failed`: `conflict`, `name_taken`, `limit`, `invalid`."""
     known = tables.made_by(request.tenant, request.message_id)
     if known is not None:
         return Created(known, rules.needed(tables, known).head, existed=True)
