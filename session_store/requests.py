@@ -82,8 +82,9 @@ class Fork(Request[Created]):
     """A new root session that begins with what another one's history was at `start.origin`; that one is not touched.
 
     `start` and `more` are its first entries (a copy of an open question, a snapshot of the tasks). Idempotent by
-    `(tenant, message_id)`, as `create`. Refused: `unknown_session` (no such source of this tenant), `condition_failed`
-    with reason `name_taken` or `invalid` (no origin, or one beyond the source's head).
+    `(tenant, message_id)`, as `create`. One that waits for an answer takes a place, as whoever waits has one. Refused:
+    `unknown_session` (no such source of this tenant), `condition_failed` with reason `name_taken`, `limit` or `invalid`
+    (no origin, or one beyond the source's head).
     """
 
     session: str
@@ -93,6 +94,7 @@ class Fork(Request[Created]):
     more: tuple[LogEntry, ...] = ()
     name: str = ""
     scope: Scope | None = None
+    limits: PodLimits = field(default_factory=PodLimits)
 
 
 @dataclass(frozen=True, slots=True)
