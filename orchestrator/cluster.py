@@ -15,10 +15,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.presence import nobody_present
 from orchestrator.runtime import RuntimeSettings
+from session_store.lock import Holder
+from session_store.opening import is_postgres
 
 if TYPE_CHECKING:
     from actors.extractor.actor import RayExtractors
@@ -41,7 +45,7 @@ class ClusterOptions:
     """`home` holds the store and the outputs too large for the log. `roots`: the trees to go on with (None: all)."""
 
     home: Path
-    store_url: str
+    store_url: str = field(repr=False)  # it may hold a password
     roots: frozenset[str] | None = None
 
 
@@ -68,6 +72,11 @@ class Cluster:
         from session_store.ray_client import RayStore, named_store  # lazy: Ray, see above
 
         return RayControlPlane(RayStore(named_store()))
+
+    async def store_process(self) -> Holder:
+        """The process that the store actor is now."""
+        pid, started = await self.store_handle.process.options(concurrency_group="control").remote()
+        return Holder(int(pid), str(started))
 
     def close(self) -> None:
         """End every process of a Ray that was started here, within `CLOSE_LIMIT` s. Running Pods go on from their logs
@@ -137,7 +146,9 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     store = start_store(options.store_url)
     if any(has_limits(model) for model in settings.models.values()):
         limits_actor.start_limits(LIMITS, NAMESPACE)
-    directory = start_directory(directory_setup(settings, options.home, options.roots))
+    # A database may be another home's too: that no Pod process of this one is left proves nothing there.
+    alone = _never if is_postgres(options.store_url) else partial(nobody_present, options.home)
+    directory = start_directory(directory_setup(settings, options.home, options.roots, alone=alone))
     try:
         ray.get(store.ping.remote(), timeout=READY_LIMIT)
         ray.get(directory.ready.remote(), timeout=READY_LIMIT)
@@ -146,6 +157,10 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
     return Cluster(store, directory, extractors(settings))
+
+
+def _never() -> bool:
+    return False
 
 
 def note_session(home: Path, session_dir: Path) -> None:

@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.protocol.permissions import SUBJECTS, PermissionRules, parse_rule
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PLANNING_TOOLS
 from actors.tools.permission import Permissions, Target, judge, target_of
-from actors.tools.registry import (
-    ASKING_TOOLS,
-    CHILD_TOOLS,
-    FILE_TOOLS,
-    PLANNING_TOOLS,
-    ToolSetup,
-    build_toolbox,
-)
+from actors.tools.registry import ToolSetup, build_toolbox
 from tests.support.fake_children import FakeChildren
 from tests.support.tool_calls import Bench, told
 
