@@ -125,4 +125,4 @@ def shorter(order: CompactionOrder, planned: Plan, text: str, files: tuple[Histo
         words = f"the shorter history would have about {after} tokens, of {planned.goal} that there may be"
         raise CompactionError(NO_PROGRESS, words)
     items = (*head, summary, *files, *planned.kept)
-    return ShorterHistory(items, after, len(planned.summarised), len(planned.kept))
+    return ShorterHistory(items, int(after * planned.scale), len(planned.summarised), len(planned.kept))

@@ -19,7 +19,7 @@ from session_store.items import AssistantMessage, HistoryItem, SystemMessage, To
 from session_store.restore import ATTACHMENT_KINDS
 
 RETAINED = 20_000
-"""Tokens that stay as they are where the settings do not say, but at most a quarter of the limit."""
+"""Tokens that stay as they are where the settings do not say, but at most a quarter of the limit and of the history."""
 SUMMARY_TOKENS = 8_000
 """The most that a summary may have, if there is room: about six pages."""
 LEAST_SUMMARY = 200
@@ -33,7 +33,8 @@ class Plan:
     """`summarised` is told to the worker, `kept` goes into the new segment as it is. Sizes are tokens.
 
     `goal` is what the new history must stay under, `kept_size` what of it is taken (with system prompt, tools and the
-    task snapshot); `summary_size` and `file_size` share the room that is left.
+    task snapshot); `summary_size` and `file_size` share the room that is left. `scale` is what the provider measures for
+    one estimated token, where the two are too far apart to be compared.
     """
 
     summarised: tuple[HistoryItem, ...]
@@ -42,6 +43,7 @@ class Plan:
     kept_size: int
     summary_size: int
     file_size: int
+    scale: float = 1.0
 
     @property
     def attached(self) -> tuple[str, ...]:
@@ -60,9 +62,14 @@ class _Unit:
 
 def plan(order: CompactionOrder, retained_tokens: int | None) -> Plan:
     """Raises `CompactionError` (`no_progress`) when nothing would be gained."""
-    history, goal = order.history, goal_of(order)
+    history, goal, scale = order.history, goal_of(order), 1.0
     fixed = order.frame + _snapshot_size(order)
     units = list(_units(history))
+    if goal < order.frame + LEAST_SUMMARY:
+        # Measured, or allowed, is less than system prompt and tools are estimated at: all that an estimate can say is
+        # whether the history becomes shorter. What comes of it the next request measures.
+        goal = order.frame + in_tokens(sum(u.size for u in units))
+        scale = min(1.0, order.occupancy / max(1, goal))
     pinned = [_has(history, u, order.pinned) for u in units]
     must = next((i for i, u in enumerate(units) if _asks(history, u, order.question)), len(units))
     floor = 1 + max((i for i, u in enumerate(units) if _begins_segment(history, u)), default=-1)
@@ -85,7 +92,7 @@ def plan(order: CompactionOrder, retained_tokens: int | None) -> Plan:
         raise CompactionError(NO_PROGRESS, words)
     summary_size = min(SUMMARY_TOKENS, max(LEAST_SUMMARY, left // 2))
     file_size = min(FILE_TOKENS, (left - summary_size) // 2)
-    return Plan(_items(history, gone), _items(history, stay), goal, kept_size, summary_size, file_size)
+    return Plan(_items(history, gone), _items(history, stay), goal, kept_size, summary_size, file_size, scale)
 
 
 def goal_of(order: CompactionOrder) -> int:
@@ -95,7 +102,9 @@ def goal_of(order: CompactionOrder) -> int:
 
 def retained(order: CompactionOrder, retained_tokens: int | None) -> int:
     """Tokens of the newest history that stay as they are."""
-    return min(RETAINED, goal_of(order) // 4) if retained_tokens is None else retained_tokens
+    if retained_tokens is not None:
+        return retained_tokens
+    return min(RETAINED, goal_of(order) // 4, in_tokens(sum(map(item_bytes, order.history))) // 4)
 
 
 def attached_paths(items: Iterable[HistoryItem]) -> Iterator[str]:

@@ -157,7 +157,7 @@ def alerts(state: PodState, entry: Extension) -> Iterator[RaiseAlert]:
 
 
 def _over(state: PodState, limit: int) -> bool:
-    return limit > 0 and state.facts.occupancy.tokens >= limit
+    return limit > 0 and state.facts.occupancy.over(limit)
 
 
 def _asked_in(state: PodState) -> int | None:

@@ -25,12 +25,14 @@ class Occupancy:
     """`measured` are tokens of the last request; `added` and `frame` are bytes.
 
     The usage of a request stands behind the reply that it brought, which the request did not hold. `frame` is the
-    system prompt and the tools; it is part of what is measured.
+    system prompt and the tools; it is part of what is measured. `unproven` are the bytes that a segment begins with and
+    no compaction could make fewer (the frame, or all that one has just made), until a request has measured them.
     """
 
     measured: int = 0
     added: int = 0
     frame: int = 0
+    unproven: int = 0
     _reply: int = 0
     _request_id: str = ""
     _given: int = 0
@@ -41,6 +43,14 @@ class Occupancy:
         """Of the next request, about."""
         return max(0, self.measured + in_tokens(self.added))
 
+    def over(self, limit: int) -> bool:
+        """Whether the next request would have `limit` tokens or more. Where the estimate of what is unproven would say
+        so by itself it counts as half: the provider is asked once before anything is concluded from it."""
+        beginning, tokens = in_tokens(self.unproven), self.tokens
+        if beginning >= limit:
+            tokens += limit // 2 - beginning
+        return tokens >= limit
+
     def apply(self, entry: LogEntry) -> None:
         """Take one entry, in order of seq. A rewind is not followed: fold the present entries anew."""
         match entry:
@@ -48,6 +58,8 @@ class Occupancy:
                 self.frame = frame_bytes(entry.system_prompt, entry.tools)
                 self.measured, self._reply = 0, 0
                 self.added = self.frame + sum(map(item_bytes, entry.history))
+                compacted = entry.origin is not None and entry.origin.session == entry.session
+                self.unproven = self.added if compacted else self.frame
             case Invoke():
                 self._given = 0
             case UserInput():
@@ -67,7 +79,7 @@ class Occupancy:
             case ToolResults():
                 self.added += sum(map(result_bytes, entry.results))
             case LlmUsage() if entry.input > 0:
-                self.measured = entry.input
+                self.measured, self.unproven = entry.input, 0
                 self.added = self._reply if entry.request_id == self._request_id else 0
             case RunEnd(outcome="withdrawn"):
                 self.added -= self._given

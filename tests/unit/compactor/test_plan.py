@@ -93,8 +93,13 @@ def test_the_tail_is_as_long_as_its_size_allows(retained_tokens: int, kept: list
 
 def test_without_a_setting_the_tail_is_a_quarter_of_the_limit_and_at_most_20k() -> None:
     assert retained(order(*TALK, limit=600), None) == 150
-    assert retained(order(*TALK, occupancy=1_000_000), None) == 20_000
+    assert retained(order(user("a", LONG * 900), occupancy=1_000_000), None) == 20_000
     assert retained(order(*TALK), 7) == 7
+
+
+def test_a_provider_that_measures_much_more_than_the_estimate_keeps_no_history_from_being_made_shorter() -> None:
+    planned = plan(order(*TALK, occupancy=9_000, limit=8_000), None)
+    assert names(planned.kept) == ["8"]
 
 
 @pytest.mark.parametrize("retained_tokens", range(0, 700, 30))
@@ -168,6 +173,20 @@ def test_C02_a_summary_that_makes_nothing_shorter_is_refused() -> None:
     wanted = order(*TALK, limit=700)
     with pytest.raises(CompactionError, match="would have about") as refused:
         shorter(wanted, plan(wanted, 110), LONG * 8, ())
+    assert refused.value.type == NO_PROGRESS
+
+
+@pytest.mark.parametrize(("occupancy", "limit"), [(1_100, 1_000), (1_100, 0), (6_000, 1_000)])
+def test_C02_where_the_frame_is_estimated_above_what_is_measured_or_allowed_shorter_is_enough(
+    occupancy: int, limit: int
+) -> None:
+    wanted = replace(order(*TALK, occupancy=occupancy, limit=limit), frame=4_200)
+    planned = plan(wanted, 110)
+    assert names(planned.kept) == ["8"]
+    made = shorter(wanted, planned, "All of it.", ())
+    assert made.after < occupancy
+    with pytest.raises(CompactionError) as refused:
+        shorter(wanted, planned, LONG * 8, ())
     assert refused.value.type == NO_PROGRESS
 
 
