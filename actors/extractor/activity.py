@@ -97,6 +97,15 @@ class Activity:
         return any(seq < r.seq and r.to <= seq for r in self.rewinds)
 
     @property
+    def occupancy(self) -> int | None:
+        """What the last request was measured at, by the provider; None: none has been since the history changed."""
+        return self._mark.measured or None
+
+    def goes_on_from(self, occupancy: int) -> None:
+        """The fork that this log has just begun goes on from a history that was measured at so many tokens."""
+        self._marks[-1] = replace(self._mark, measured=occupancy, estimated=occupancy)
+
+    @property
     def size(self) -> int:
         """How many requests and segments are remembered; the fold grows with them."""
         return len(self._marks)

@@ -26,7 +26,7 @@ from actors.extractor.worker import Task, WorkerFailed, budget, extract
 from actors.protocol.model import Model, ModelError
 from actors.protocol.usage import NEVER_REFUSED, WorkerUsage
 from session_store.codec import decode_entry
-from session_store.entries import Extension
+from session_store.entries import Extension, Origin, SegmentStart
 from session_store.errors import ConditionFailed, Refused, StoreUnavailable, UnreadableEntry
 from session_store.requests import Annotate, Query, Read
 
@@ -195,10 +195,44 @@ class Extractor:
             found = await self._parts.store.execute(Read(session, activity.head, PAGE))
             for entry in found.entries:
                 if any(word in entry.body for word in FOLDED):
-                    activity.apply(decode_entry(entry.body, entry.seq, entry.ts))
+                    decoded = decode_entry(entry.body, entry.seq, entry.ts)
+                    activity.apply(decoded)
+                    if isinstance(decoded, SegmentStart) and entry.seq == 1 and decoded.origin is not None:
+                        await self._go_on_from(activity, decoded.origin)
                 activity.head = entry.seq
             if len(found.entries) < PAGE:
                 return
+
+    async def _go_on_from(self, fork: Activity, origin: Origin | None) -> None:
+        """A fork's activity begins at its origin's occupancy (case X07), or, if that has sent no request yet, at that of
+        the origin's own. Where it cannot be read (not imported along, damaged) the fork's first request is what later
+        ones are compared with."""
+        try:
+            while origin is not None:
+                source, origin = await self._as_of(origin)
+                if source.occupancy is not None:
+                    fork.goes_on_from(source.occupancy)
+                    return
+        except (Refused, UnreadableEntry):
+            return
+
+    async def _as_of(self, origin: Origin) -> tuple[Activity, Origin | None]:
+        """The activity of a session up to that entry, and what the session is itself a fork of."""
+        source, above = Activity(), None
+        while source.head < origin.seq:
+            found = await self._parts.store.execute(
+                Read(origin.session, source.head, min(PAGE, origin.seq - source.head))
+            )
+            for entry in found.entries:
+                if any(word in entry.body for word in FOLDED):
+                    decoded = decode_entry(entry.body, entry.seq, entry.ts)
+                    source.apply(decoded)
+                    if entry.seq == 1 and isinstance(decoded, SegmentStart):
+                        above = decoded.origin
+                source.head = entry.seq
+            if not found.entries:
+                break
+        return source, above
 
     async def _extract(self, session: str, known: _Known, wanted: Due) -> None:
         """One range: fix it, find or make its file, move the pointer."""

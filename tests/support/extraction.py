@@ -16,11 +16,12 @@ from actors.models.scripted import ScriptedModel
 from actors.protocol.live import LiveSink
 from actors.protocol.model import Model, ModelReply, ModelRequest
 from session_store.backends.memory import MemoryStore
-from session_store.entries import Extension, Invoke, LlmUsage, LogEntry, RunEnd, UserInput
+from session_store.entries import Extension, Invoke, LlmUsage, LogEntry, Origin, RunEnd, SegmentStart, UserInput
 from session_store.items import HistoryItem, Json, Segment
 from session_store.local import LocalStore
 from session_store.messages import USER
 from session_store.reading import read_log
+from session_store.requests import Fork
 from tests.support.clock import HandClock
 from tests.support.staging import MemoryStaging
 from tests.support.store import Owner, Ticks, create, message, text
@@ -86,9 +87,13 @@ class CountingTokens:
 class Growing:
     """A session whose runs are written by hand."""
 
-    def __init__(self, store: MemoryStore, session: str) -> None:
+    def __init__(self, store: MemoryStore, session: str, origin: Origin | None = None) -> None:
         self.id = session
-        create(store, session, message(f"m:{session}:0"))
+        if origin is None:
+            create(store, session, message(f"m:{session}:0"))
+        else:
+            start = SegmentStart(session, {}, "be good", (), 1, (), origin)
+            store.execute(Fork(session, "default", f"fork:{session}", start))
         self.owner = Owner.of(store, session)
         self._store = store
         self._runs = 0

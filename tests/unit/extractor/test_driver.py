@@ -13,10 +13,10 @@ from actors.extractor.ranges import POINTER, staging_id
 from actors.protocol.model import ModelError
 from actors.protocol.sizes import tokens
 from actors.protocol.usage import DOMAIN
-from session_store.entries import Extension, Rewound, SegmentEnd, SegmentStart, SystemItems, ToolResults
+from session_store.entries import Extension, Origin, Rewound, SegmentEnd, SegmentStart, SystemItems, ToolResults
 from session_store.items import SystemItem, ToolResult
 from session_store.requests import Query
-from tests.support.extraction import EMPTY, GOOD, ExtractionWorld, line, settled
+from tests.support.extraction import EMPTY, GOOD, ExtractionWorld, Growing, line, settled
 
 
 async def test_a_session_past_the_threshold_is_extracted_once() -> None:
@@ -105,6 +105,31 @@ async def test_X05_extract_then_compact_then_extract_the_new_only() -> None:
     assert session.ranges[1:] == [(through + 1, session.pointers[-1])]
     assert "ask 1" not in world.model.shown()
     assert "new words" in world.model.shown()
+
+
+async def test_X07_a_forks_activity_begins_at_what_its_origin_was_measured_at() -> None:
+    world = ExtractionWorld()
+    source, extractor = world.session(), world.extractor()
+    source.run(80_000)
+    await extractor.look("s")
+    told = (source.head, source.pointers)
+    fork = Growing(world.memory, "f", Origin("s", source.head))
+    fork.run(89_999)
+    await extractor.look("f")
+    assert not fork.ranges
+    fork.run(90_000)
+    again = Growing(world.memory, "g", Origin("f", 1))  # a fork of what the fork began with
+    again.run(90_000)
+    await extractor.look("f")
+    await world.extractor().look("g")
+    assert fork.ranges == [(1, fork.pointers[0])]
+    assert again.ranges == [(1, again.pointers[0])]
+    lost = Growing(world.memory, "h", Origin("g", again.head))
+    lost.append(SegmentEnd(), SegmentStart("h", {}, "be good", (), 1))
+    lost.run(150_000)
+    await extractor.look("h")
+    assert not lost.ranges, "after a compaction the first figure is what later ones are compared with"
+    assert (source.head, source.pointers) == told
 
 
 async def test_fixing_returns_also_when_nothing_is_due_or_the_worker_cannot_be_had() -> None:
