@@ -43,7 +43,10 @@ _SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     # A store actor that is frozen or cut off holds no rows for longer than this.
     "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
-    "bytea_output": "hex",
+    # The server's own eye on the way to us: what a machine held that is gone becomes free in some 11 s.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
 }
 
 Connection: TypeAlias = psycopg.Connection[Any]
