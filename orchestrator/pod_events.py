@@ -25,7 +25,6 @@ from orchestrator.following import Following, PodFollowing, StoreFollowing
 
 EventT = TypeVar("EventT")
 
-SLOW_READER = "slow-reader"
 _AGAIN = frozenset({429, 502, 503, 504})
 """What a gateway says that is starting, closing, or without its store."""
 
@@ -118,7 +117,7 @@ class EventsOf(Generic[EventT]):
                     for event in self._following.take(wire):
                         pause = self._patience.first
                         yield event
-                        if isinstance(event, Resync) and not event.goes_on and event.reason != SLOW_READER:
+                        if isinstance(event, Resync) and event.is_final:
                             return
             except (aiohttp.ClientError, TimeoutError, OSError, EventTooLong) as error:
                 reason = str(error) or type(error).__name__

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from actors.compactor import prompt as compactor_prompt
+from actors.compactor.driver import CompactorParts, PromptUnreadable, SessionCompactor
 from actors.extractor.actor import DirectoryAlerts, ExtractorSetup, RayExtractors
 from actors.extractor.ports import ExtractionSettings, ExtractorParts, StagingError
 from actors.extractor.prompt import PROMPT_FILE, built_in
@@ -22,14 +24,16 @@ from actors.models.limits_client import Limits
 from actors.models.registry import build_model
 from actors.models.secrets import Redactor
 from actors.pod.actor import NAMESPACE, Built, PodActorSetup, Shell
+from actors.pod.compaction_call import FIX_LIMIT
 from actors.pod.heartbeat import Rhythm
 from actors.pod.hooks import HookSet
 from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
+from actors.protocol.compaction import Compactor
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
-from actors.protocol.tools import Children, Toolbox
+from actors.protocol.tools import ALL_TOOLS, FILE_TOOLS, Children, Toolbox
 from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -40,7 +44,7 @@ from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
-from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
+from orchestrator.pods import OrderRefused
 from orchestrator.presence import be_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
@@ -136,6 +140,22 @@ class PodParts:
     def offer_extraction(self, session: str) -> None:
         if self._extractors is not None:
             self._extractors.offer(session)
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        return self._extractors is None or await self._extractors.fix(session, through, FIX_LIMIT)
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        rule = config.compaction
+        return SessionCompactor(
+            CompactorParts(
+                store=self._store,
+                references=references,
+                ids=SystemIds(),
+                rule=rule,
+                model=partial(self.model, rule.model or config.model),
+                prompt=partial(compaction_prompt, Path(self._memory)),
+            )
+        )
 
     def forbidden(self) -> tuple[str, ...]:
         return (self._memory,)
@@ -250,6 +270,15 @@ def extraction_prompt(root: Path) -> str:
         return path.read_text(encoding="utf-8") if path.is_file() else built_in()
     except (OSError, UnicodeDecodeError) as error:
         raise StagingError(f"the instructions at {path} cannot be read: {error}") from None
+
+
+def compaction_prompt(root: Path) -> str:
+    """The compactor's instructions: the person's own beside those of the extraction, else the built-in ones."""
+    path = root / compactor_prompt.PROMPT_FILE
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else compactor_prompt.built_in()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptUnreadable(f"the instructions at {path} cannot be read: {error}") from None
 
 
 def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], text: str) -> str:

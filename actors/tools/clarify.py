@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from actors.protocol.tools import Tool, ToolContext, ToolOutcome
-from actors.tools.text import one_line
+from actors.tools.text import one_line, visible
 from actors.tools.typed import Arguments, typed_tool
 from session_store.items import Json
 
@@ -83,9 +83,9 @@ class clarify(Arguments):  # the class's name is the tool's
             raise ValueError(f"give {LEAST_CHOICES} to {MOST_CHOICES} choices, or none, not {len(choices)}")
         known: dict[str, str] = {}
         for choice in choices:
-            twin = known.setdefault(_same(choice.label), choice.label)
-            if twin is not choice.label:
+            if (twin := known.get(_same(choice.label))) is not None:
                 raise ValueError(f"the choices {twin!r} and {choice.label!r} do not differ")
+            known[_same(choice.label)] = choice.label
         return choices
 
 
@@ -103,18 +103,14 @@ ASKED = "The question was put to the person. The turn ends here; the answer come
 
 def _trimmed(text: str, most: int, what: str) -> str:
     text = text.strip()
-    if not any(map(_visible, text)):
+    if not any(map(visible, text)):
         raise ValueError(f"{what} is blank")
     if len(text) > most:
         raise ValueError(f"{what} has {len(text):,} characters, at most {most:,}")
     return text
 
 
-def _visible(character: str) -> bool:
-    """Whether it shows: spaces, controls and characters of no width alone ask nothing."""
-    return unicodedata.category(character)[0] not in "ZC"
-
-
 def _same(label: str) -> str:
     """Labels that look the same to a person are the same."""
-    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+    seen = "".join(c for c in unicodedata.normalize("NFKC", label) if visible(c) or c.isspace())
+    return " ".join(seen.casefold().split())

@@ -161,9 +161,6 @@ def _settings(home: Home) -> Iterator[Finding]:
     where = str(settings.file) if settings.file is not None else "no polypod.toml found: the defaults"
     overrides = sorted(name for name in os.environ if name.startswith("POLYPOD__"))
     yield Finding("settings", "ok", where + (f", and {', '.join(overrides)}" if overrides else ""))
-    idle = settings.without_effect()
-    if idle:
-        yield Finding("settings", "note", ", ".join(idle), "has no effect yet in this version")
     bypassed = [name for name, profile in settings.tables.profiles.items() if profile.permissions.bypass]
     if bypassed:
         yield Finding("settings", "note", f"profiles {', '.join(bypassed)}", "allow what their rules would ask about")

@@ -32,7 +32,7 @@ class UsageBook:
                 if not found.entries:
                     break
                 # Someone else may have read on meanwhile: what is known already is left out.
-                fold.take(entry for entry in found.entries if entry.seq == fold.head + 1)
+                fold.take(entry for entry in found.entries if entry.seq > fold.head)
         except (StoreDamaged, UnreadableEntry):
             self._folds.pop(row.id, None)
             return None

@@ -21,6 +21,7 @@ from session_store.items import HistoryItem, Json, Segment
 from session_store.local import LocalStore
 from session_store.messages import USER
 from session_store.reading import read_log
+from tests.support.clock import HandClock
 from tests.support.staging import MemoryStaging
 from tests.support.store import Owner, Ticks, create, message, text
 
@@ -68,19 +69,6 @@ class Told:
 
     async def tell(self, session: str, level: str, code: str, message: str) -> None:
         self.alerts.append((session, code, message))
-
-
-class HandClock:
-    """A clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def now_ms(self) -> int:
-        return round(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class CountingTokens:

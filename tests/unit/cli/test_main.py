@@ -131,17 +131,15 @@ def test_the_doctor_refuses_rules_that_could_not_be_kept(tmp_path: Path) -> None
     assert "Did you mean Shell?" in done.stdout
 
 
-def test_the_doctor_names_settings_without_effect_and_bypassed_approvals(tmp_path: Path) -> None:
+def test_the_doctor_names_bypassed_approvals(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "polypod.toml").write_text(
-        "[compaction]\nthreshold = 5\n[profiles.bold]\npermissions = { bypass = true }\n"
-    )
+    (home / "polypod.toml").write_text("[profiles.bold]\npermissions = { bypass = true }\n")
     done = subprocess.run(
         [*COMMAND, "--home", str(home), "doctor"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
     )  # fmt: skip
-    assert "note  settings  compaction.threshold" in done.stdout
+    assert "no effect" not in done.stdout
     assert "profiles bold" in done.stdout
 
 

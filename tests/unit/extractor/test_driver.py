@@ -10,8 +10,8 @@ import pytest
 from actors.extractor.driver import Extractor
 from actors.extractor.ports import StagingError
 from actors.extractor.ranges import POINTER, staging_id
-from actors.extractor.slices import tokens
 from actors.protocol.model import ModelError
+from actors.protocol.sizes import tokens
 from actors.protocol.usage import DOMAIN
 from session_store.entries import Extension, Rewound, SegmentEnd, SegmentStart, SystemItems, ToolResults
 from session_store.items import SystemItem, ToolResult

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from actors.protocol.usage import NEVER_REFUSED, WorkerUsage
@@ -37,3 +38,15 @@ async def test_usage_is_the_callers_own_and_asks_for_what_is_known() -> None:
         assert (await http.get("/v1/usage", params={"by": "moon"})).status_code == 422
         unknown = await http.get("/v1/usage", params={"pod": "01990000-0000-7000-8000-000000000009"})
         assert unknown.status_code == 404
+
+
+async def test_usage_reads_on_behind_a_hole_in_the_log() -> None:
+    plane = FakePlane()
+    async with client_of(plane) as http:
+        pod = (await http.post("/v1/pods", json={"prompt": "go"})).json()["id"]
+        owner = words.Owner.of(plane.memory, pod)
+        owner.append(LlmUsage("r1", 1, 100, 0, 0, 1, 1))
+        owner.append(LlmUsage("r2", 1, 10, 0, 0, 1, 1))
+        plane.waiting.purged = 2
+        told = (await asyncio.wait_for(http.get("/v1/usage"), 20)).json()
+        assert (told["total"]["requests"], told["total"]["input"]) == (1, 10)

@@ -34,6 +34,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"question": "Q", "choices": ["a", " "]}, "a choice is blank"),
     ({"question": "Q", "choices": ["a", {"label": ""}]}, "a choice is blank"),
     ({"question": "Q", "choices": ["yes", "no", " yes "]}, "the choices 'yes' and 'yes' do not differ"),
+    ({"question": "Q", "choices": ["a", "a"]}, "the choices 'a' and 'a' do not differ"),  # one object in memory
+    ({"question": "Q", "choices": ["は\u200bい", "はい"]}, "do not differ"),
     ({"question": "Q", "choices": ["Yes", {"label": "ｙｅｓ", "description": "other"}]}, "do not differ"),
     ({"question": "Q", "choices": ["a", "x" * (LABEL_LIMIT + 1)]}, "at most 200"),
     (
