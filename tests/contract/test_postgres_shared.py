@@ -151,7 +151,7 @@ class Stress:
     def __init__(self, stores: Pair, seed: int) -> None:
         self.stores = stores
         self.seed = seed
-        self.until = time.monotonic() + 4
+        self.until = time.monotonic() + 2.5
         self.guard = threading.Lock()
         self.appended: dict[str, list[str]] = {f"s{n}": [] for n in range(3)}
         self.sent: dict[str, set[str]] = {name: set() for name in self.appended}
