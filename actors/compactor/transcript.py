@@ -1,7 +1,7 @@
 """What the worker is shown of a history: one line of JSON per item. Pure.
 
-Shown are who spoke and the words, calls with their arguments, results, and what polypod said. Not shown: reasoning.
-Long texts lose their middle, and say so. As JSON each item is one line, so that no text can pass for another item.
+Shown are who spoke and the words, calls with their arguments, results, and what polypod said; no reasoning. Long texts
+lose their middle, and say so. As JSON each item is one line, so that no text can pass for another item.
 """
 
 from __future__ import annotations

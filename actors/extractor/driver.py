@@ -34,6 +34,8 @@ PAGE = 500
 """Entries, or rows of the catalogue, in one read."""
 KEPT = 2000
 """Sessions whose folds are kept between offers."""
+MARKS_KEPT = 500_000
+"""Requests that all kept folds together may remember: some 120 bytes each."""
 SIDE_BY_SIDE = 4
 """Extractions that one extractor runs at a time."""
 REWINDS_BORNE = 8
@@ -65,8 +67,9 @@ class _Known:
 class Extractor:
     """Runs on one event loop. `close` leaves nothing running; what was begun is finished by whoever comes next."""
 
-    def __init__(self, parts: ExtractorParts) -> None:
+    def __init__(self, parts: ExtractorParts, marks_kept: int = MARKS_KEPT) -> None:
         self._parts = parts
+        self._marks_kept = marks_kept
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._places = asyncio.Semaphore(SIDE_BY_SIDE)
         self._closed = False
@@ -132,11 +135,17 @@ class Extractor:
     def _session(self, session: str) -> _Known:
         known = self._known.setdefault(session, _Known())
         self._known.move_to_end(session)
-        if len(self._known) > KEPT:
-            idle = (s for s, k in self._known.items() if k.task is None and k.retry is None and s != session)
-            if (oldest := next(idle, None)) is not None:
-                del self._known[oldest]
+        self._make_room(session)
         return known
+
+    def _make_room(self, session: str) -> None:
+        """Forget what was offered longest ago, but for `session`; whoever is offered again is folded anew."""
+        marks = sum(known.activity.size for known in self._known.values())
+        while len(self._known) > KEPT or marks > self._marks_kept:
+            idle = (s for s, k in self._known.items() if k.task is None and k.retry is None and s != session)
+            if (oldest := next(idle, None)) is None:
+                return
+            marks -= self._known.pop(oldest).activity.size
 
     def _start(self, session: str, known: _Known, through: int | None = None) -> None:
         known.retry = None

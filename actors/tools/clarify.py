@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Annotated
 
@@ -16,6 +17,7 @@ QUESTION_LIMIT = 4_000
 LABEL_LIMIT = 200
 DESCRIPTION_LIMIT = 1_000
 """Characters. A question is read on one screen; a label is a line of a list, and is typed."""
+_BREAKS = re.compile("[ \t\n-\r\x1c-\x1e\x85\u2028\u2029]*[\t\n-\r\x1c-\x1e\x85\u2028\u2029][ ]*")
 LEAST_CHOICES, MOST_CHOICES = 2, 4
 
 
@@ -33,7 +35,7 @@ class Option(BaseModel):
     @field_validator("label")
     @classmethod
     def _short(cls, label: str) -> str:
-        return _trimmed(label, LABEL_LIMIT, "a choice")
+        return _trimmed(_in_one_line(label), LABEL_LIMIT, "a choice")
 
     @field_validator("description")
     @classmethod
@@ -108,6 +110,12 @@ def _trimmed(text: str, most: int, what: str) -> str:
     if len(text) > most:
         raise ValueError(f"{what} has {len(text):,} characters, at most {most:,}")
     return text
+
+
+def _in_one_line(label: str) -> str:
+    """A label is a line of a list and is typed: line ends and tabs become a space, other controls nothing."""
+    spaced = _BREAKS.sub(" ", label)
+    return "".join(c for c in spaced if unicodedata.category(c) != "Cc")
 
 
 def _same(label: str) -> str:

@@ -165,6 +165,7 @@ def _settings(home: Home) -> Iterator[Finding]:
     if bypassed:
         yield Finding("settings", "note", f"profiles {', '.join(bypassed)}", "allow what their rules would ask about")
     yield _memory_of_sessions(settings)
+    yield _compaction(settings)
     yield from _models(settings)
     yield _port(settings, home)
 
@@ -177,6 +178,20 @@ def _memory_of_sessions(settings: Settings) -> Finding:
         return Finding("extract", "ok", "off: no [memory] extract_threshold")
     by = f"model {model}" if model else "each session's own model"
     return Finding("extract", "ok", f"from {threshold} activity tokens on, by {by}, to {runtime.memory_root}/_staging")
+
+
+def _compaction(settings: Settings) -> Finding:
+    """When histories are compacted, and whether that comes in time."""
+    rule, models = settings.runtime().compaction, settings.tables.models
+    if not rule.on:
+        return Finding("compact", "ok", "off: no [compaction] threshold; `polypod compact POD` does it by hand")
+    between = (("runs", rule.threshold), ("requests", rule.request_threshold))
+    words = ", ".join(f"from {size} tokens on between {what}" for what, size in between if size)
+    late = max(rule.threshold, rule.request_threshold)
+    small = [n for n, m in models.items() if m.context_window is not None and m.context_window <= late]
+    if small:
+        return Finding("compact", "note", words, f"too late for {', '.join(small)}: their context_window is smaller")
+    return Finding("compact", "ok", words)
 
 
 def _models(settings: Settings) -> Iterator[Finding]:

@@ -112,13 +112,17 @@ async def _rewound(call: Call, row: PodRow, message_id: str, to_seq: int) -> dic
     """`rewound`: the seq of the entry that did it (null: not yet), `prompt`: what was taken back, to be sent anew."""
     gateway = call.gateway
     seq = await _consumed(call, row, message_id, "rewound")
+    done = None
+    if seq is not None:
+        done = next((e for e in await _entries(call, row.id, seq, seq - 1) if isinstance(e, Rewound)), None)
+    if done is not None:
+        to_seq = done.to  # the id may have been used before, for another prompt
     target = await _entries(call, row.id, to_seq, to_seq - 1)
-    done = [] if seq is None else await _entries(call, row.id, seq, seq - 1)
     now = await gateway.row(row.id, row.tenant)
     view: dict[str, Json] = {
         "status": now.status,
         "head_seq": now.head,
-        "rewound": next((e.seq for e in done if isinstance(e, Rewound)), None),
+        "rewound": None if done is None else done.seq,
     }
     for entry in target:
         if isinstance(entry, UserInput):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.extractor.driver import Extractor
+from actors.extractor.driver import MARKS_KEPT, Extractor
 from actors.extractor.ports import ExtractionSettings, ExtractorParts
 from actors.extractor.prompt import built_in
 from actors.extractor.ranges import POINTER, RANGE
@@ -147,7 +147,7 @@ class ExtractionWorld:
         self.settings = ExtractionSettings(**{"threshold": 10_000, **settings})
         self.secret = "correct-horse-battery"
 
-    def extractor(self, **parts: Any) -> Extractor:
+    def extractor(self, marks_kept: int = MARKS_KEPT, **parts: Any) -> Extractor:
         def choose(config: dict[str, Json]) -> Model:
             return self.model
 
@@ -162,7 +162,7 @@ class ExtractionWorld:
             "mask": lambda words: words.replace(self.secret, "[known]"),
             "settings": self.settings,
         }
-        return Extractor(ExtractorParts(**{**made, **parts}))
+        return Extractor(ExtractorParts(**{**made, **parts}), marks_kept)
 
     def session(self, name: str = "s") -> Growing:
         return Growing(self.memory, name)

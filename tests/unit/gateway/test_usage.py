@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 
 from actors.protocol.usage import NEVER_REFUSED, WorkerUsage
+from orchestrator.gateway.feed import Feed
+from orchestrator.gateway.usage_book import UsageBook
 from session_store.entries import LlmUsage
 from session_store.requests import Annotate
 from tests.support import store as words
@@ -50,3 +52,20 @@ async def test_usage_reads_on_behind_a_hole_in_the_log() -> None:
         plane.waiting.purged = 2
         told = (await asyncio.wait_for(http.get("/v1/usage"), 20)).json()
         assert (told["total"]["requests"], told["total"]["input"]) == (1, 10)
+
+
+async def test_usage_keeps_so_many_folds_as_their_requests_allow_and_counts_the_same() -> None:
+    plane, book = FakePlane(), UsageBook(requests_kept=5)
+    async with client_of(plane) as http:
+        pods = [(await http.post("/v1/pods", json={"prompt": "go"})).json()["id"] for _ in range(3)]
+    for pod in pods:
+        owner = words.Owner.of(plane.memory, pod)
+        for number in range(2):
+            owner.append(LlmUsage(f"r{number}", 1, 10, 0, 0, 1, 1))
+    feed = Feed(plane, QUICK)
+    for _ in range(2):
+        for pod in pods:
+            fold = await book.of(feed, plane.row(pod))
+            assert fold is not None
+            assert fold.requests == 2
+            assert len(book) <= 2

@@ -21,6 +21,10 @@ ACCEPTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"question": "Q", "choices": [{"label": "a", "description": "  "}, "b", "c", "d"]},
         {"question": "Q", "choices": [{"label": x} for x in "abcd"]},
     ),
+    (
+        {"question": "Q", "choices": ["one \r\n\t line", "左\u3000右\x1b\x00"]},
+        {"question": "Q", "choices": [{"label": "one line"}, {"label": "左\u3000右"}]},
+    ),
     ({"question": "x" * QUESTION_LIMIT}, {"question": "x" * QUESTION_LIMIT, "choices": []}),
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
