@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.cluster import Cluster, ClusterError, ClusterOptions, start_cluster
 from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
@@ -28,14 +28,16 @@ from orchestrator.home import Home, Owner, Ownership
 from orchestrator.ports import AlertBatch, LiveBatch, NewPod, NewPodReply
 from orchestrator.process_watch import ProcessWatch
 from orchestrator.settings import Settings
+from session_store.errors import StoreError
 from session_store.items import Json
 from session_store.lock import Holder, holder_of
-from session_store.opening import lock_path, sqlite_path
+from session_store.opening import lock_path, own_database, sqlite_path
 from session_store.requests import AsyncStore, Pending, PodLimits, Query
 from session_store.status import is_control
 
 if TYPE_CHECKING:
     from orchestrator.client import RayControlPlane
+    from session_store.backends.postgres_owner import DatabaseOwnership
 
 START_LIMIT = 30.0
 CLOSE_LIMIT = 10.0
@@ -122,6 +124,7 @@ class OwnerProcess:
         self._plan = plan
         self._options = self._gateway_options()
         self._cluster: Cluster | None = None
+        self._database: DatabaseOwnership | None = None
         self._trees: OwnTrees | None = None
         self._ready = threading.Event()
         self._ended = threading.Event()
@@ -174,12 +177,18 @@ class OwnerProcess:
             if self._cluster is not None:
                 self._cluster.close()
         finally:
+            if self._database is not None:
+                self._database.close()
             self._ownership.close()
 
     def _start(self) -> None:
         plan, settings = self._plan, self._settings
         roots = None if plan.roots is None else frozenset(plan.roots)
         home = self._ownership.home.path
+        try:  # before seconds are spent on Ray
+            self._database = own_database(settings.store_url)
+        except StoreError as error:
+            raise ClusterError(str(error)) from None
         self._cluster = start_cluster(settings.runtime(), ClusterOptions(home, settings.store_url, roots))
         self._thread.start()
         if not self._ready.wait(START_LIMIT):
