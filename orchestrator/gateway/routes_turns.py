@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -53,7 +54,7 @@ async def fork(call: Call) -> Response:
     order = ForkOrder(row.id, session, body.message_id or gateway.new_id(), row.tenant, body.name)
     entries = await _entries(call, row.id, at_seq)
     request = await asyncio.to_thread(fork_of, entries, at_seq, order)
-    made = await gateway.feed.ask(request)
+    made = await gateway.feed.ask(replace(request, limits=gateway.options.limits))
     new = await gateway.row(made.session, row.tenant)
     headers = {"Location": f"/v1/pods/{new.id}"}
     return json_response(await gateway.show(new), 200 if made.existed else 201, headers)
@@ -112,13 +113,17 @@ async def _rewound(call: Call, row: PodRow, message_id: str, to_seq: int) -> dic
     """`rewound`: the seq of the entry that did it (null: not yet), `prompt`: what was taken back, to be sent anew."""
     gateway = call.gateway
     seq = await _consumed(call, row, message_id, "rewound")
+    done = None
+    if seq is not None:
+        done = next((e for e in await _entries(call, row.id, seq, seq - 1) if isinstance(e, Rewound)), None)
+    if done is not None:
+        to_seq = done.to  # the id may have been used before, for another prompt
     target = await _entries(call, row.id, to_seq, to_seq - 1)
-    done = [] if seq is None else await _entries(call, row.id, seq, seq - 1)
     now = await gateway.row(row.id, row.tenant)
     view: dict[str, Json] = {
         "status": now.status,
         "head_seq": now.head,
-        "rewound": next((e.seq for e in done if isinstance(e, Rewound)), None),
+        "rewound": None if done is None else done.seq,
     }
     for entry in target:
         if isinstance(entry, UserInput):

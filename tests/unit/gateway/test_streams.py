@@ -192,6 +192,20 @@ async def test_text_that_is_not_committed_is_discarded() -> None:
         assert [e.name for e in seen] == ["discard", "entry"]
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_M08_the_first_retry_is_told_to_one_who_attached_to_a_quiet_pod(earlier: bool) -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    live = plane.live(owner)
+    if earlier:
+        live.retry("old", 2, 0.5, "before anyone watched")
+    async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=3") as events:
+        await events.until("status")
+        await asyncio.sleep(0.05)  # the first look has been
+        live.retry("r", 2, 0.5, "overloaded")
+        assert [e.data["request_id"] for e in await events.take(1)] == ["r"]
+
+
 async def test_the_gateway_itself_discards_when_the_incarnation_changes() -> None:
     plane = FakePlane()
     owner = words.running(plane.memory, "p")
