@@ -27,9 +27,12 @@ from session_store.backends.postgres_schema import migrate, refused
 from session_store.backends.postgres_tables import PostgresTables
 from session_store.backends.sqlite import wall_clock_ms
 from session_store.backends.sqlite_reader import READS
-from session_store.errors import StoreError, StoreUnavailable
+from session_store.counters import total
+from session_store.counting import refusal
+from session_store.errors import Refused, StoreError, StoreUnavailable
 from session_store.notices import Notices
-from session_store.requests import ClaimDirectory, Commit, Commits, Follow, ReplyT, Request
+from session_store.requests import ClaimDirectory, Commit, Commits, Counters, Follow, ReplyT, Request
+from session_store.rows import CounterValues
 from session_store.transactions import perform
 
 _NEXT_WRITER = (
@@ -73,8 +76,11 @@ class PostgresStore:
     def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Carry out one request. Raises `Refused` or `StoreUnavailable`."""
         reply: Any
-        if isinstance(request, READS):
+        if isinstance(request, READS) and not isinstance(request, Counters):
             reply = self._reader.execute(request)
+        elif isinstance(request, Counters):
+            with self._writing:  # so that what the next commit will hold is told neither twice nor not at all
+                reply = CounterValues(total(self._reader.execute(request).values, self._tables.counters.unwritten()))
         elif isinstance(request, Follow):
             reply = self._follow(request)
         else:
@@ -163,6 +169,7 @@ class PostgresStore:
             with self._watchdog.over(db), db.pipeline():
                 tables.enter(db, locks, alone=isinstance(requests[0], ClaimDirectory))
                 replies = [self._perform(request, alone=len(requests) == 1) for request in requests]
+                tables.counters.write(db)
                 committing = True
                 db.execute("COMMIT")
                 commits = [Commit(s, h) for s, h in tables.touched.items()]
@@ -173,8 +180,10 @@ class PostgresStore:
             tables.forget()
             lost = self._given_up(db, error)
             if not (committing and lost and isinstance(error, psycopg.Error) and self._came_through(xid)):
+                tables.counters.drop()
                 raise
             commits = [Commit(s, h) for s, h in touched.items()]
+        tables.counters.committed()
         if commits:
             self._notices.publish(commits)
         return replies
@@ -182,15 +191,19 @@ class PostgresStore:
     def _perform(self, request: Request[Any], *, alone: bool) -> Any:
         self._tables.begin()
         try:
-            return perform(self._tables, request, self._now_ms())
+            reply = perform(self._tables, request, self._now_ms())
+            self._tables.end()
         except (psycopg.Error, UnicodeError, Contended):
             raise
         except Exception as error:
             if not self._tables.wrote:
+                if isinstance(error, Refused):
+                    self._tables.counters.refuse(refusal(request, error))
                 return error
             if alone:
                 raise
             raise _RolledBack from error
+        return reply
 
     def _given_up(self, db: Connection, error: BaseException) -> bool:
         """Roll back. True if the connection is gone, and with it the knowledge of what became of a commit."""

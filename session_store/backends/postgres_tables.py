@@ -12,6 +12,7 @@ from zlib import crc32
 
 from session_store import rules
 from session_store.backends.packing import PLACES, pack_batch, pack_fold, pack_scope, unpack_scope
+from session_store.backends.postgres_counters import PostgresCounters
 from session_store.backends.postgres_link import Connection
 from session_store.backends.postgres_locks import Contended, Locks
 from session_store.backends.postgres_rows import fetch, find_message, load, read_rows
@@ -27,8 +28,8 @@ KEPT_SESSIONS = 4_096
 _ADD_SESSION = (
     "INSERT INTO sessions (id, tenant, message_id, name, parent_id, root_id, depth, detached, epoch, owned, opened_by,"
     " untouched, head, history_head, rewound, position, children, wakes, queue, open, ended, status, needs_owner,"
-    " version, changed, writer) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, false, 0, false, 0, 0, 0, 0, 0, 0, 0,"
-    " false, false, 'idle', false, 0, pg_current_xact_id(), %s) RETURNING no"
+    " version, changed, writer, profile) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, false, 0, false, 0, 0, 0, 0, 0,"
+    " 0, 0, false, false, 'idle', false, 0, pg_current_xact_id(), %s, %s) RETURNING no"
 )
 _TOUCH = "version = version + 1, changed = pg_current_xact_id(), writer = %s"
 _SAVE = (
@@ -54,6 +55,7 @@ class PostgresTables:
         self.touched: dict[str, int] = {}
         self.wrote = False
         """Whether the request of now has written: then it cannot be taken back without those before it."""
+        self.counters = PostgresCounters()
         self.xid: str | None = None
         """The transaction's number, once it has locked a row: with it the server tells what became of it."""
         self._db: Connection | None = None
@@ -94,6 +96,11 @@ class PostgresTables:
     def begin(self) -> None:
         """A request starts."""
         self.wrote = False
+        self.counters.begin()
+
+    def end(self) -> None:
+        """It has succeeded."""
+        self.counters.end()
 
     def forget(self) -> None:
         self._kept.clear()
@@ -156,6 +163,7 @@ class PostgresTables:
             state.detached,
             state.epoch,
             self.writer,
+            str(state.config.get("profile") or ""),
         )
         (state.no,) = self._write(_ADD_SESSION, values).fetchone()
         self._write(
@@ -310,6 +318,9 @@ class PostgresTables:
             (self.writer, sorted(held)),
         )
         self.forget()
+
+    def count(self, key: str, more: int) -> None:
+        self.counters.count(key, more)
 
     def directory_epoch(self) -> int:
         found = self._fetch("SELECT value FROM meta WHERE key = 'directory_epoch'")
