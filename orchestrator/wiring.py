@@ -41,7 +41,7 @@ from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
 from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
-from orchestrator.presence import be_present, nobody_present
+from orchestrator.presence import be_present, nobody_present, nothing_proven
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -257,8 +257,11 @@ def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], te
     return redactor.clean(redacted(text, environment))
 
 
-def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str] | None) -> DirectorySetup:
+def directory_setup(
+    settings: RuntimeSettings, home: Path, roots: frozenset[str] | None, many_hosts: bool = False
+) -> DirectorySetup:
     """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on.
+    `many_hosts`: Pods may live where this machine's lock does not reach, so it proves no death.
 
     Called by the home's owner when it starts.
     """
@@ -280,7 +283,7 @@ def directory_setup(settings: RuntimeSettings, home: Path, roots: frozenset[str]
         specs=tool_specs,
         clock=SystemClock(),
         ids=SystemIds(),
-        alone=partial(nobody_present, home),
+        alone=nothing_proven if many_hosts else partial(nobody_present, home),
         roots=kept,
     )
 
