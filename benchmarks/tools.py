@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from actors.protocol.tools import CallKey, FileSeen, ToolContext
+from actors.protocol.tools import FILE_TOOLS, CallKey, FileSeen, ToolContext
 from actors.tools.guard import GuardPool, Order
-from actors.tools.registry import FILE_TOOLS, build_toolbox
+from actors.tools.registry import build_toolbox
 from benchmarks.machine import memory_of
 from benchmarks.report import Cell, Report, Table, high, middle
 from session_store.items import ToolCall

@@ -17,11 +17,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.home import VERSION
+from orchestrator.presence import nobody_present
 from orchestrator.runtime import RuntimeSettings
+from session_store.lock import Holder
+from session_store.opening import is_postgres
 
 if TYPE_CHECKING:
     from actors.extractor.actor import RayExtractors
@@ -50,7 +54,7 @@ class ClusterOptions:
     """
 
     home: Path
-    store_url: str
+    store_url: str = field(repr=False)  # it may hold a password
     roots: frozenset[str] | None = None
     address: str | None = None
 
@@ -80,6 +84,11 @@ class Cluster:
         from session_store.ray_client import RayStore, named_store  # lazy: Ray, see above
 
         return RayControlPlane(RayStore(named_store()))
+
+    async def store_process(self) -> Holder:
+        """The process that the store actor is now."""
+        pid, started = await self.store_handle.process.options(concurrency_group="control").remote()
+        return Holder(int(pid), str(started))
 
     def close(self) -> None:
         """End every process of a Ray that was started here, within `CLOSE_LIMIT` s. Running Pods go on from their logs
@@ -144,7 +153,7 @@ def _check_reachable(address: str) -> None:
 
 def digest_of(settings: RuntimeSettings, options: ClusterOptions) -> str:
     """The same for actors that may be joined: those of this version, these settings and this store."""
-    return hashlib.sha256(repr((VERSION, settings, options)).encode()).hexdigest()
+    return hashlib.sha256(repr((VERSION, settings, options, options.store_url)).encode()).hexdigest()
 
 
 def _end_others(digest: str) -> None:
@@ -241,7 +250,10 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     store = start_store(options.store_url, StoreOptions(on_head=many_hosts and options.store_url.startswith("sqlite:")))
     if any(has_limits(model) for model in settings.models.values()):
         limits_actor.start_limits(LIMITS, NAMESPACE)
-    setup = directory_setup(settings, options.home, options.roots, many_hosts)
+    # Pods may live where this home's lock does not reach: on other hosts, or another home's beside the same database.
+    apart = many_hosts or is_postgres(options.store_url)
+    alone = _never if apart else partial(nobody_present, options.home)
+    setup = directory_setup(settings, options.home, options.roots, alone=alone)
     directory = start_directory(replace(setup, digest=digest_of(settings, options)))
     try:
         ray.get(store.ping.remote(), timeout=READY_LIMIT)
@@ -251,6 +263,10 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
     return Cluster(store, directory, extractors(settings))
+
+
+def _never() -> bool:
+    return False
 
 
 def note_session(home: Path, session_dir: Path) -> None:

@@ -124,8 +124,14 @@ class Resync:
         """Whether what follows `head_seq` comes next on this connection."""
         return self.reason in CURSOR_REASONS
 
+    @property
+    def is_final(self) -> bool:
+        """Whether asking again would tell no more. Who was too slow goes on from the cursor."""
+        return not self.goes_on and self.reason != SLOW_READER
+
 
 CURSOR_REASONS = frozenset({"malformed-cursor", "beyond-head", "purged"})
+SLOW_READER = "slow-reader"
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class OwnerProcess:
         door = DiskDoor.of(self._settings.runtime(), self._ownership.home.path)
         server = await self._listen(Gateway(self._trees or plane, self._options, door))
         self.address = server.address
-        watches = [*self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
+        watches = [self._watch_store(plane.store), self._watch_directory(plane), *self._start_extractors()]
         self._ready.set()
         try:
             stopped = asyncio.create_task(stop.wait())
@@ -246,15 +246,22 @@ class OwnerProcess:
         port = table.port if plan.port is None else plan.port
         return await serve(gateway, plan.host or table.host, port)
 
-    def _watch_store(self, store: AsyncStore) -> list[asyncio.Task[None]]:
-        """The eye on the store actor; only a SQLite store has a lock."""
-        url = self._settings.store_url
-        path = sqlite_path(url) if url.startswith("sqlite:") else None
-        if path is None:
-            return []
-        lock, lease = lock_path(path), self._settings.tables.directory.lease
-        watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
-        return [asyncio.create_task(watch.run(), name="store-watch")]
+    def _watch_store(self, store: AsyncStore) -> asyncio.Task[None]:
+        """The eye on the store actor. That of a SQLite file is the holder of its lock; over PostgreSQL the actor says
+        itself which process it is, and is asked no more: a server that is away is no reason to end it."""
+        path, lease = sqlite_path(self._settings.store_url), self._settings.tables.directory.lease
+        if path is not None:
+            lock = lock_path(path)
+            watch = ProcessWatch(lambda: holder_of(lock), lambda: store.execute(Query(limit=1)), lease)
+        else:
+            seen: list[Holder] = []
+
+            async def ping() -> None:
+                assert self._cluster is not None
+                seen[:] = [await self._cluster.store_process()]
+
+            watch = ProcessWatch(lambda: seen[0] if seen else None, ping, lease)
+        return asyncio.create_task(watch.run(), name="store-watch")
 
     def _start_extractors(self) -> list[asyncio.Task[None]]:
         """So that what an earlier owner left unextracted is found, also when no run ends here."""

@@ -25,7 +25,6 @@ from orchestrator.following import Following, PodFollowing, StoreFollowing
 
 EventT = TypeVar("EventT")
 
-SLOW_READER = "slow-reader"
 _AGAIN = frozenset({429, 502, 503, 504})
 """What a gateway says that is starting, closing, or without its store."""
 
@@ -63,8 +62,8 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class Patience:
     """Seconds: `first` until a lost stream is asked for again, doubled up to `longest` while there is no news; `limit`
-    of waiting, without a connection that brings anything, after which it counts as lost for good; `silence` after which
-    a connection counts as broken (a gateway's comments come every 15 s)."""
+    of waiting, without a connection that brings anything or stands for longer than `longest`, after which it counts as
+    lost for good; `silence` after which a connection counts as broken (a gateway's comments come every 15 s)."""
 
     first: float = 0.1
     longest: float = 5.0
@@ -88,6 +87,7 @@ class EventsOf(Generic[EventT]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.connections = 0
+        self._stands_since: float | None = None
         self._url = server.address.rstrip("/") + path
         self._headers = {"Accept": "text/event-stream"}
         if server.token is not None:
@@ -111,21 +111,28 @@ class EventsOf(Generic[EventT]):
     async def __aiter__(self) -> AsyncIterator[EventT]:
         waited, pause = 0.0, self._patience.first
         while True:
-            reason = "the gateway ended it"
+            reason, silent = "the gateway ended it", False
             try:
                 async for wire in self._connection():
                     waited = 0.0
                     for event in self._following.take(wire):
                         pause = self._patience.first
                         yield event
-                        if isinstance(event, Resync) and not event.goes_on and event.reason != SLOW_READER:
+                        if isinstance(event, Resync) and event.is_final:
                             return
             except (aiohttp.ClientError, TimeoutError, OSError, EventTooLong) as error:
-                reason = str(error) or type(error).__name__
+                reason, silent = str(error) or type(error).__name__, isinstance(error, TimeoutError)
+            if self._stood() and not silent:  # a quiet stream that something on the way cuts now and then
+                waited, pause = 0.0, self._patience.first
             if waited + pause > self._patience.limit:
                 raise StreamLost(reason, waited, self._following.place)
             await self._sleep(pause)
             waited, pause = waited + pause, min(2 * pause, self._patience.longest)
+
+    def _stood(self) -> bool:
+        """Whether the connection that has ended stood for a while."""
+        since, self._stands_since = self._stands_since, None
+        return since is not None and asyncio.get_running_loop().time() - since > self._patience.longest
 
     async def _connection(self) -> AsyncIterator[Wire]:
         """The events of one connection. Raises `StreamRefused`, and what aiohttp raises when it breaks."""
@@ -139,6 +146,7 @@ class EventsOf(Generic[EventT]):
             if response.status != 200:
                 raise StreamRefused(response.status, _detail(response.status, await response.read()))
             self.connections += 1
+            self._stands_since = asyncio.get_running_loop().time()
             self._following.connected()
             lines = EventLines()
             async for chunk in response.content.iter_any():

@@ -16,8 +16,8 @@ from actors.protocol.config import LARGEST, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, name_problem
 from actors.protocol.permissions import PermissionRules
 from actors.protocol.references import Place
-from actors.protocol.tasks import FACE_TOOLS, TASK_TOOLS, TODO_TOOLS, Face
-from actors.protocol.tools import SpawnOrder
+from actors.protocol.tasks import FACE_TOOLS, Face
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, SpawnOrder
 from orchestrator.ports import NewPod
 from orchestrator.prompts import system_prompt
 from orchestrator.runtime import Limits, ProfileSpec, RuntimeSettings
@@ -29,11 +29,6 @@ from session_store.requests import Create, Parent, PodLimits, PodRow, Scope
 
 WIRE_VERSION = 1
 DEFAULT_PROFILE = "default"
-FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
-CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
-ASKING_TOOLS = ("clarify",)
-ALL_TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS, *TASK_TOOLS, *TODO_TOOLS)
-"""Every tool that a profile may name."""
 
 ToolCatalogue = Callable[[tuple[str, ...]], tuple[ToolSpec, ...]]
 """The specs of the named tools, in order. Raises `OrderRefused` for a name it does not know."""
@@ -70,6 +65,7 @@ class PodFactory:
             tenant=new.tenant,
             profile=profile.name,
             reminder=self.settings.reminder,
+            compaction=self.settings.compaction,
             limits=_run_limits(limits),
             max_depth=_or(limits.depth, self.settings.directory.max_depth),
             max_children=_or(limits.children, self.settings.directory.max_children),
@@ -110,6 +106,7 @@ class PodFactory:
             depth=depth,
             detached=order.detached,
             reminder=above.reminder,
+            compaction=above.compaction,
             limits=_run_limits(limits),
             max_depth=min(depths),
             max_children=_or(limits.children, above.max_children),

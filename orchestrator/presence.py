@@ -36,11 +36,6 @@ def nobody_present(home: Path) -> bool:
     return True
 
 
-def nothing_proven() -> bool:
-    """Where Pod processes may live on other machines, whose kernels know nothing of this lock: leases run out."""
-    return False
-
-
 def _open(home: Path) -> int:
     home.mkdir(parents=True, exist_ok=True)
     return os.open(home / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -19,6 +19,7 @@ from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner, DirectoryPort, HostParts, LeaseGate
 from actors.protocol.alerts import Alert
+from actors.protocol.compaction import Compactor
 from actors.protocol.config import ModelSpec, PodConfig, Provider
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
@@ -48,7 +49,9 @@ async def rehearse(parts: HostParts, provider: Provider, tools: tuple[ToolSpec, 
         with _workspace() as workspace:
             async with asyncio.timeout(LIMIT), answering(provider, STEPS) as url:
                 await _run(_Stage(parts, ModelSpec("-", provider, "-", base_url=url)), workspace, tools)
-    except (OSError, TimeoutError) as error:
+    except RehearsalFailed:
+        raise
+    except Exception as error:  # whatever it is: a process without a rehearsal is slower once, not unfit
         raise RehearsalFailed(f"the rehearsal of a run: {type(error).__name__}: {error}") from error
 
 
@@ -164,6 +167,12 @@ class _Stage:
         return self._parts.spill_folder(session)
 
     def offer_extraction(self, session: str) -> None: ...
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        return True
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        return self._parts.compactor(config, references)
 
     def forbidden(self) -> tuple[str, ...]:
         return self._parts.forbidden()

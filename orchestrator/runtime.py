@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.config import CompactionRule, ModelSpec, ReminderRule
 from actors.protocol.tasks import Face
 from orchestrator.directory.settings import DirectorySettings
 
@@ -85,5 +85,6 @@ class RuntimeSettings:
     memory_root: str
     default_model: str | None = None
     reminder: ReminderRule = field(default_factory=ReminderRule)
+    compaction: CompactionRule = field(default_factory=CompactionRule)
     memory: MemorySpec = field(default_factory=MemorySpec)
     hooks: HookSettings = field(default_factory=HookSettings)

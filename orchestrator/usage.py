@@ -79,6 +79,11 @@ class UsageFold:
     _model: str | None = None
     _counted: set[str] = field(default_factory=set)
 
+    @property
+    def requests(self) -> int:
+        """How many are counted; the fold grows with them."""
+        return len(self._counted)
+
     def take(self, entries: Iterable[StoredEntry]) -> None:
         """Entries as stored, in order; only those that matter are decoded. Raises `UnreadableEntry`."""
         for stored in entries:

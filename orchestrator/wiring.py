@@ -6,13 +6,15 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from actors.compactor import prompt as compactor_prompt
+from actors.compactor.driver import CompactorParts, PromptUnreadable, SessionCompactor
 from actors.extractor.actor import DirectoryAlerts, ExtractorSetup, RayExtractors
 from actors.extractor.ports import ExtractionSettings, ExtractorParts, StagingError
 from actors.extractor.prompt import PROMPT_FILE, built_in
@@ -22,14 +24,16 @@ from actors.models.limits_client import Limits
 from actors.models.registry import build_model
 from actors.models.secrets import Redactor
 from actors.pod.actor import NAMESPACE, Built, PodActorSetup, Shell
+from actors.pod.compaction_call import FIX_LIMIT
 from actors.pod.heartbeat import Rhythm
 from actors.pod.hooks import HookSet
 from actors.pod.ports import CallRunner, DirectoryPort, LeaseGate
+from actors.protocol.compaction import Compactor
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model, ModelError
 from actors.protocol.references import Place, References
-from actors.protocol.tools import Children, Toolbox
+from actors.protocol.tools import ALL_TOOLS, FILE_TOOLS, Children, Toolbox
 from actors.tools.environment import redacted
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
@@ -40,8 +44,8 @@ from orchestrator.directory.actor import NAME as DIRECTORY
 from orchestrator.directory.actor import DirectorySetup
 from orchestrator.directory.roots import RootsFile
 from orchestrator.hooks import load_hooks
-from orchestrator.pods import ALL_TOOLS, FILE_TOOLS, OrderRefused
-from orchestrator.presence import be_present, nobody_present, nothing_proven
+from orchestrator.pods import OrderRefused
+from orchestrator.presence import be_present
 from orchestrator.rehearsal import RehearsalFailed, rehearse
 from orchestrator.runtime import RuntimeSettings
 from orchestrator.system import SystemClock, SystemIds
@@ -136,6 +140,22 @@ class PodParts:
     def offer_extraction(self, session: str) -> None:
         if self._extractors is not None:
             self._extractors.offer(session)
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        return self._extractors is None or await self._extractors.fix(session, through, FIX_LIMIT)
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        rule = config.compaction
+        return SessionCompactor(
+            CompactorParts(
+                store=self._store,
+                references=references,
+                ids=SystemIds(),
+                rule=rule,
+                model=partial(self.model, rule.model or config.model),
+                prompt=partial(compaction_prompt, Path(self._memory)),
+            )
+        )
 
     def forbidden(self) -> tuple[str, ...]:
         return (self._memory,)
@@ -252,16 +272,25 @@ def extraction_prompt(root: Path) -> str:
         raise StagingError(f"the instructions at {path} cannot be read: {error}") from None
 
 
+def compaction_prompt(root: Path) -> str:
+    """The compactor's instructions: the person's own beside those of the extraction, else the built-in ones."""
+    path = root / compactor_prompt.PROMPT_FILE
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else compactor_prompt.built_in()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptUnreadable(f"the instructions at {path} cannot be read: {error}") from None
+
+
 def without_known_secrets(redactor: Redactor, environment: Mapping[str, str], text: str) -> str:
     """The text without what secret variables hold, and without what looks like a key."""
     return redactor.clean(redacted(text, environment))
 
 
 def directory_setup(
-    settings: RuntimeSettings, home: Path, roots: frozenset[str] | None, many_hosts: bool = False
+    settings: RuntimeSettings, home: Path, roots: frozenset[str] | None, *, alone: Callable[[], bool]
 ) -> DirectorySetup:
-    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on.
-    `many_hosts`: Pods may live where this machine's lock does not reach, so it proves no death.
+    """All that the Directory is made of. `roots`: the trees to begin with, None: every tree of the home goes on;
+    `alone` as in `DirectorySetup`.
 
     Called by the home's owner when it starts.
     """
@@ -283,7 +312,7 @@ def directory_setup(
         specs=tool_specs,
         clock=SystemClock(),
         ids=SystemIds(),
-        alone=nothing_proven if many_hosts else partial(nobody_present, home),
+        alone=alone,
         roots=kept,
     )
 

@@ -18,6 +18,8 @@ PHASES = {
     Phase.RESTING: "nothing is in flight; the Pod may be parked",
     Phase.COMMITTING: "one append is in flight; its answer decides what comes next",
     Phase.RESOLVING: "the references of a prompt are looked up",
+    Phase.FIXING: "before a compaction: the extractor takes its range",
+    Phase.COMPACTING: "the history is being made shorter",
     Phase.REQUESTING: "a model request is in flight, nothing else",
     Phase.CALLING: "tools run; results are appended as they finish",
     Phase.STALLED: "the store cannot commit; the run's end is tried again",

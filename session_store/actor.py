@@ -24,7 +24,7 @@ from session_store.errors import StoreError, StoreUnavailable
 from session_store.local_server import READS as READ_LANE
 from session_store.local_server import WRITES as WRITE_LANE
 from session_store.local_server import LocalServer
-from session_store.lock import FileLock
+from session_store.lock import FileLock, start_time
 from session_store.opening import lock_path, make_folder, open_store, sqlite_path
 from session_store.requests import Append, Appended, Deliver, Delivered, Follow, Request
 from session_store.wire_codec import decode_many, decode_request, encode_many, encode_reply
@@ -84,7 +84,8 @@ class _Opened:
 
 
 class SessionStoreActor:
-    """Holds `store.lock` beside the file for as long as its process lives.
+    """Holds `store.lock` beside the file for as long as its process lives; a PostgreSQL store has no lock, since
+    several actors may write it.
 
     A store that cannot be opened (the lock is held, a newer schema, a damaged file) does not end the actor, since Ray
     would never start it again: each call is answered with that error, and the next tries anew.
@@ -151,6 +152,10 @@ class SessionStoreActor:
     def ping(self) -> int:
         """The process that owns the store."""
         return os.getpid()
+
+    def process(self) -> tuple[int, str]:
+        """The same with its start time, as in `session_store.lock.Holder`."""
+        return os.getpid(), start_time(os.getpid())
 
     def _ready(self) -> _Opened:
         """The store, opened now if it is not yet. Raises what keeps it from being opened."""

@@ -9,7 +9,7 @@ from session_store import rules
 from session_store.errors import ConditionFailed, StoreDamaged
 from session_store.messages import USER, Message
 from session_store.requests import Deliver, Delivered, Delivery, PodLimits
-from session_store.rewinds import check_rewind, rewound_question
+from session_store.rewinds import check_compact, check_rewind, rewound_question
 from session_store.state import QuestionRecord, SessionState
 from session_store.tables import Tables
 
@@ -24,6 +24,8 @@ def deliver_own(tables: Tables, request: Deliver, now: int) -> Delivered:
         rules.check_not_ended(state)
     if request.message.kind == "rewind":
         return _deliver_rewind(tables, state, request.message, now)
+    if request.message.kind == "compact":
+        check_compact(state)
     message, question_id = _checked(tables, state, request)
     reopens = message.kind == "prompt" and not state.open
     if reopens:

@@ -12,7 +12,9 @@ from pydantic import Field
 
 from session_store.items import Json, Problem
 
-MessageKind = Literal["prompt", "notify", "pod_event", "answer", "pause", "resume", "cancel", "stop", "rewind"]
+MessageKind = Literal[
+    "prompt", "notify", "pod_event", "answer", "pause", "resume", "cancel", "stop", "rewind", "compact"
+]
 CONTROL_KINDS = frozenset({"pause", "resume", "cancel", "stop"})
 
 USER = "user"
@@ -26,7 +28,7 @@ class Message:
 
     `body` by kind: prompt `{segments, when_busy?}`; notify `{message}`; pod_event `{event}`; answer
     `{question_id, choice?, text?}`; pause, resume, cancel `{run_id?, clear_queue?, cascade?}`; stop
-    `{reason?, cascade?}`; rewind `{to, expected_head}`.
+    `{reason?, cascade?}`; rewind `{to, expected_head}`; compact `{}`.
     `position` is the inbox place the store gave (1, 2, …; 0 before delivery). `wake` false only queues.
     """
 

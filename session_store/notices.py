@@ -65,5 +65,5 @@ class Notices:
         for number, session, head in reversed(self._ring):
             if number <= cursor:
                 break
-            newest.setdefault(session, head)
+            newest[session] = max(head, newest.get(session, 0))  # of another store actor's commits one may come late
         return Commits(self._last, tuple(Commit(s, h) for s, h in reversed(newest.items())))

@@ -117,8 +117,11 @@ class History:
         self.config, self.system_prompt, self.tools = entry.config, entry.system_prompt, entry.tools
         self.wire_version = entry.wire_version
         self.removals += entry.seq > 1
+        inputs = {_input_id(self.items[i]) for i in self._run_inputs}
         self.items = list(entry.history)
-        self.open_message, self.open_results, self._run_inputs = None, {}, []
+        # What the run that goes on was given must still leave with it, should it be withdrawn.
+        self._run_inputs = [i for i, item in enumerate(self.items) if inputs and _input_id(item) in inputs]
+        self.open_message, self.open_results = None, {}
 
     def _change_config(self, entry: ConfigChanged) -> None:
         if entry.config is not None:
@@ -171,6 +174,17 @@ class History:
             del self.items[position]
         self.removals += 1
         self._run_inputs = []
+
+
+def _input_id(item: HistoryItem) -> str | None:
+    """Names a prompt or an attachment among the items of a history."""
+    match item:
+        case UserMessage(message_id=message_id):
+            return message_id
+        case SystemMessage(item=found) if found.kind in ATTACHMENT_KINDS:
+            return f"{found.kind} {found.item_id}"
+        case _:
+            return None
 
 
 @dataclass(slots=True)

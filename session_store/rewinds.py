@@ -1,4 +1,4 @@
-"""When a rewind is accepted: what its own transaction looks at, so that of two only one can be."""
+"""When a rewind or a compaction is accepted: what its own transaction looks at, so that of two only one can be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from session_store.errors import ConditionFailed, UnreadableEntry
 from session_store.messages import Message
 from session_store.reading import damaged
 from session_store.state import SessionState
-from session_store.status import rewind_of
+from session_store.status import compact_of, rewind_of
 from session_store.tables import Tables
 
 
@@ -22,9 +22,7 @@ def check_rewind(tables: Tables, state: SessionState, message: Message) -> None:
         raise ConditionFailed("a rewind names `to` and `expected_head`", reason="invalid", session=state.id)
     detail = {"session": state.id, "status": state.status, "head": state.head}
     if state.summary().needs_owner:
-        under_way = rewind_of(state.messages) is not None
-        why = "is being rewound already" if under_way else f"is busy ({state.status}): wait, or cancel its run first"
-        raise ConditionFailed(f"session {state.id} {why}", reason="busy", **detail)
+        raise ConditionFailed(_busy_words(state), reason="busy", **detail)
     if not state.history_head <= expected <= state.head:
         raise ConditionFailed(
             f"session {state.id} is at {state.head}, not at {expected}: look at what was written, then rewind",
@@ -34,6 +32,30 @@ def check_rewind(tables: Tables, state: SessionState, message: Message) -> None:
     problem = _target_problem(tables, state, to)
     if problem is not None:
         raise ConditionFailed(f"session {state.id} cannot be rewound: {problem}", reason="invalid", **detail)
+
+
+def check_compact(state: SessionState) -> None:
+    """At rest with nothing pending that changes it; a call that waits for a permission must be decided first.
+
+    Raises `ConditionFailed`: `busy`.
+    """
+    detail = {"session": state.id, "status": state.status, "head": state.head}
+    if state.summary().needs_owner:
+        raise ConditionFailed(_busy_words(state), reason="busy", **detail)
+    if state.fold.question is not None and state.fold.question.kind == "permission":
+        raise ConditionFailed(
+            f"session {state.id} is busy (a call waits for a permission): answer it, or cancel its run first",
+            reason="busy",
+            **detail,
+        )
+
+
+def _busy_words(state: SessionState) -> str:
+    if rewind_of(state.messages) is not None:
+        return f"session {state.id} is being rewound already"
+    if compact_of(state.messages) is not None:
+        return f"session {state.id} is being compacted already"
+    return f"session {state.id} is busy ({state.status}): wait, or cancel its run first"
 
 
 def rewound_question(state: SessionState) -> str | None:

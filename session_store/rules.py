@@ -206,6 +206,8 @@ def check_run(state: SessionState, message: Message, expect: Expect) -> None:
         raise _not_running(state, expect.id)
     if message.kind == "stop" and expect.id is None:
         return
+    if message.kind == "cancel" and expect.id is None and status.compact_of(state.messages) is not None:
+        return
     about_to_start = expect.id is None and status.starts_run(fold, state.messages)
     if message.kind == "resume" and state.owned and (about_to_start or fold.run_open):
         if any(m.kind == "pause" and m.body.get("run_id") in (None, fold.run_id) for m in state.messages):

@@ -221,13 +221,14 @@ def starts_run(fold: StatusFold, inbox: Sequence[Message]) -> bool:
 
 
 def needs_owner(fold: StatusFold, inbox: Sequence[Message]) -> bool:
-    """Whether the session wants a Pod now: an open run, a run to start, a rewind, or a control that changes its rest.
+    """Whether the session wants a Pod now: an open run, a run to start, a rewind or a compaction, or a control that
+    changes its rest.
 
     A cancel that came down from above always does: what is below may be at work, and only the Pod passes it on.
     """
     if fold.ended:
         return False
-    if fold.run_open or starts_run(fold, inbox) or rewind_of(inbox) is not None:
+    if fold.run_open or starts_run(fold, inbox) or rewind_of(inbox) is not None or compact_of(inbox) is not None:
         return True
     return any(
         m.kind == "stop" or (m.kind == "cancel" and (bool(m.body.get("cascade")) or (fold.waiting and _aimed(fold, m))))
@@ -243,6 +244,11 @@ def status(fold: StatusFold, inbox: Sequence[Message]) -> Status:
 def rewind_of(inbox: Iterable[Message]) -> Message | None:
     """The rewind that was accepted and has not taken place. Nothing else begins before it has."""
     return next((m for m in inbox if m.kind == "rewind"), None)
+
+
+def compact_of(inbox: Iterable[Message]) -> Message | None:
+    """The compaction that was accepted and not tried yet. It comes before the next run."""
+    return next((m for m in inbox if m.kind == "compact"), None)
 
 
 def wakes(fold: StatusFold, message: Message) -> bool:

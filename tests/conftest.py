@@ -2,9 +2,12 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.postgres import PostgresServer, binaries
 
 LONG = os.environ.get("POLYPOD_TEST_SIZE", "short") == "long"
 
@@ -26,3 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure() -> None:
     """A shell's background job is started with SIGINT ignored, and so would be every process that a test interrupts."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running server, one for all tests."""
+    folder = binaries()
+    if folder is None:
+        pytest.skip("PostgreSQL is not installed (Debian package `postgresql`; scripts/test installs it as root)")
+    server = PostgresServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

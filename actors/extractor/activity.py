@@ -97,6 +97,11 @@ class Activity:
         return any(seq < r.seq and r.to <= seq for r in self.rewinds)
 
     @property
+    def size(self) -> int:
+        """How many requests and segments are remembered; the fold grows with them."""
+        return len(self._marks)
+
+    @property
     def _mark(self) -> Mark:
         return self._marks[-1] if self._marks else Mark()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 
 from actors.extractor.driver import Extractor
 from actors.extractor.ports import ExtractorParts
@@ -93,9 +93,12 @@ class RayExtractors:
         asyncio.get_running_loop().run_in_executor(None, self._offer, session)
 
     def start(self) -> None:
-        """Have all of the pool started; does not wait for them."""
+        """Have all of the pool started; does not wait for them. One that cannot be is tried again by its next offer."""
         for number in range(self._setup.pool):
-            self._handle(number)
+            try:
+                self._handle(number)
+            except (RayError, ValueError) as error:
+                log.warning("extractor %d did not start: %s", number, error)
 
     async def fix(self, session: str, through: int, limit: float) -> bool:
         """Before a rotation; whether the range was fixed (or nothing due) within `limit` seconds."""
@@ -153,5 +156,6 @@ class DirectoryAlerts:
             alert_id = f"{session}:extraction:{os.urandom(6).hex()}"
             alert = Alert(alert_id, level, code, shortened(message), time.time_ns() // 1_000_000, session)
             self._handle.alert.remote([to_plain(alert)])
-        except (RayActorError, ValueError):
+        except (RayError, ValueError) as error:
             self._handle = None
+            log.info("nobody was told of it: %s", error)

@@ -34,6 +34,8 @@ PAGE = 500
 """Entries, or rows of the catalogue, in one read."""
 KEPT = 2000
 """Sessions whose folds are kept between offers."""
+MARKS_KEPT = 500_000
+"""Requests that all kept folds together may remember: some 120 bytes each."""
 SIDE_BY_SIDE = 4
 """Extractions that one extractor runs at a time."""
 REWINDS_BORNE = 8
@@ -58,13 +60,16 @@ class _Known:
     retry: asyncio.TimerHandle | None = None
     offered: bool = False
     task: asyncio.Task[None] | None = None
+    fixed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the first range of the look that goes on stands in the log, or that look has ended."""
 
 
 class Extractor:
     """Runs on one event loop. `close` leaves nothing running; what was begun is finished by whoever comes next."""
 
-    def __init__(self, parts: ExtractorParts) -> None:
+    def __init__(self, parts: ExtractorParts, marks_kept: int = MARKS_KEPT) -> None:
         self._parts = parts
+        self._marks_kept = marks_kept
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._places = asyncio.Semaphore(SIDE_BY_SIDE)
         self._closed = False
@@ -96,13 +101,12 @@ class Extractor:
             await asyncio.wait([task])
 
     async def fix(self, session: str, through: int) -> None:
-        """Before a rotation of the session: returns when the range of what is due up to the entry `through` is fixed.
-        The extraction itself goes on afterwards. Whoever waits should bound it."""
+        """Before a rotation of the session: returns when the range of what is due up to the entry `through` is fixed,
+        or that of a look which had begun. The extraction itself goes on afterwards. Whoever waits should bound it."""
         known = self._session(session)
         if known.task is None:
-            fixed = asyncio.Event()
-            self._start(session, known, through, fixed)
-            await fixed.wait()
+            self._start(session, known, through)
+        await known.fixed.wait()
 
     async def sweep(self, mine: Callable[[str], bool]) -> None:
         """Look at every session of the store that may have something due: offers are lost when a process dies."""
@@ -131,21 +135,26 @@ class Extractor:
     def _session(self, session: str) -> _Known:
         known = self._known.setdefault(session, _Known())
         self._known.move_to_end(session)
-        if len(self._known) > KEPT:
-            idle = (s for s, k in self._known.items() if k.task is None and k.retry is None and s != session)
-            if (oldest := next(idle, None)) is not None:
-                del self._known[oldest]
+        self._make_room(session)
         return known
 
-    def _start(
-        self, session: str, known: _Known, through: int | None = None, fixed: asyncio.Event | None = None
-    ) -> None:
+    def _make_room(self, session: str) -> None:
+        """Forget what was offered longest ago, but for `session`; whoever is offered again is folded anew."""
+        marks = sum(known.activity.size for known in self._known.values())
+        while len(self._known) > KEPT or marks > self._marks_kept:
+            idle = (s for s, k in self._known.items() if k.task is None and k.retry is None and s != session)
+            if (oldest := next(idle, None)) is None:
+                return
+            marks -= self._known.pop(oldest).activity.size
+
+    def _start(self, session: str, known: _Known, through: int | None = None) -> None:
         known.retry = None
         if known.task is None:
-            known.task = asyncio.get_running_loop().create_task(self._attend(session, known, through, fixed))
+            known.fixed = asyncio.Event()
+            known.task = asyncio.get_running_loop().create_task(self._attend(session, known, through))
 
-    async def _attend(self, session: str, known: _Known, through: int | None, fixed: asyncio.Event | None) -> None:
-        """Extract until nothing is due. `through` and `fixed` are those of `fix`."""
+    async def _attend(self, session: str, known: _Known, through: int | None) -> None:
+        """Extract until nothing is due. `through` is that of `fix`."""
         processed, still = -1, 0
         try:
             while True:
@@ -157,7 +166,7 @@ class Extractor:
                     raise WorkerFailed("no_progress", f"{still} looks in a row did not get beyond entry {processed}")
                 if wanted is not None:
                     async with self._places:
-                        await self._extract(session, known, wanted, fixed)
+                        await self._extract(session, known, wanted)
                     known.failures, known.not_before, through = 0, 0.0, None
                 elif not known.offered:
                     return
@@ -167,8 +176,7 @@ class Extractor:
             await self._failed(session, known, error)
         finally:
             known.task = None
-            if fixed is not None:
-                fixed.set()
+            known.fixed.set()
             if known.offered and known.failures:
                 self.offer(session)
 
@@ -192,7 +200,7 @@ class Extractor:
             if len(found.entries) < PAGE:
                 return
 
-    async def _extract(self, session: str, known: _Known, wanted: Due, fixed: asyncio.Event | None) -> None:
+    async def _extract(self, session: str, known: _Known, wanted: Due) -> None:
         """One range: fix it, find or make its file, move the pointer."""
         try:
             if wanted.fixed is not None and await self._lies_there(session, wanted.fixed):
@@ -203,8 +211,7 @@ class Extractor:
             room = budget(model, prompt, self._parts.settings.max_input_tokens)
             piece = await self._slice(session, known, wanted, room)
             this = wanted.fixed or await self._fix(session, known, Range(wanted.start, piece.end, wanted.through))
-            if fixed is not None:
-                fixed.set()
+            known.fixed.set()
             extraction = await self._ask(session, this, model, (prompt, piece.text)) if piece.text else NOTHING
             await self._refresh(session, known)
             if known.activity.open != this:

@@ -8,10 +8,10 @@ pass for another item.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from actors.protocol.sizes import tokens, without_middle
 from session_store.entries import (
     AssistantItems,
     LogEntry,
@@ -25,8 +25,6 @@ from session_store.entries import (
 from session_store.items import SystemItem, Text, ToolCall, UserMessage
 from session_store.messages import USER
 
-BYTES_PER_TOKEN = 3.3
-"""Of UTF-8; Japanese runs at about 2.2 characters a token (measured)."""
 NOTICES = frozenset({"notification", "pod_event", "interrupt"})
 """SystemItems that tell what happened; all others repeat what is known, or are not for the memory."""
 
@@ -52,11 +50,6 @@ class Piece:
 
     end: int
     text: str
-
-
-def tokens(text: str) -> int:
-    """An estimate for `text`."""
-    return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
 
 
 @dataclass(slots=True)
@@ -155,17 +148,6 @@ def lines(entry: LogEntry) -> Iterator[Line]:
                 yield Line(entry.seq, "answer", {"text": answer})
         case _:
             return
-
-
-def without_middle(text: str, budget: int) -> str:
-    """At most about `budget` tokens of the text: its beginning and its end, and how much is missing between."""
-    size = tokens(text)
-    if size <= budget:
-        return text
-    share = max(1, int(len(text) * budget / size) // 2)
-    while tokens(text[:share]) + tokens(text[-share:]) > budget and share > 1:
-        share = share * 9 // 10
-    return f"{text[:share]} [... {len(text) - 2 * share} characters left out ...] {text[-share:]}"
 
 
 def _fitted(line: Line, budget: int) -> str:

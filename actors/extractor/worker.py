@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from actors.extractor.prompt import marked, refusal
 from actors.extractor.schema import PARAMETERS, Extraction, NoExtraction, read_reply, tool
-from actors.extractor.slices import tokens
 from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
+from actors.protocol.sizes import tokens
 from actors.protocol.usage import WorkerUsage, worker_usage
 from session_store.items import (
     AssistantMessage,

@@ -133,14 +133,16 @@ class RayDirectory:
 
     async def _tell_alerts(self) -> None:
         """One call at a time, with all that came up since the last; the Directory knows each by its id."""
-        while self._alerts:
-            batch = [to_plain(alert) for alert in self._alerts]
-            self._alerts.clear()
-            try:
-                await self._ask(functools.partial(self._send_alerts, batch))
-            except (ChildrenError, RayError) as error:
-                log.warning("%d alerts for people were not kept: %s", len(batch), error)
-        self._telling = None
+        try:
+            while self._alerts:
+                batch = [to_plain(alert) for alert in self._alerts]
+                self._alerts.clear()
+                try:
+                    await self._ask(functools.partial(self._send_alerts, batch))
+                except (ChildrenError, RayError) as error:
+                    log.warning("%d alerts for people were not kept: %s", len(batch), error)
+        finally:
+            self._telling = None
 
     async def _send_alerts(self, batch: list[dict[str, Json]]) -> None:
         await self.handle.alert.remote(batch)

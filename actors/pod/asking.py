@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from actors.pod.calls import ASKING_TOOLS, NOT_RUN, CallBoard, answered_result
+from actors.pod.calls import NOT_RUN, CallBoard, answered_result
 from actors.pod.endings import Commit, Ending, late_answers, tell_parent
 from actors.pod.permits import ALLOW_ONCE, ALLOW_SESSION, DENY
 from actors.pod.state import PodState
-from actors.protocol.tools import ToolOutcome
+from actors.protocol.tools import ASKING_TOOLS, ToolOutcome
 from session_store.codec import to_plain
 from session_store.entries import CallRef, Choice, Question, QuestionClosed, ToolResults, ToolStarted
 from session_store.items import ToolResult

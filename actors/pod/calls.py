@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from actors.protocol.tools import PermissionAsk, ToolOutcome
+from actors.protocol.tools import ASKING_TOOLS, PermissionAsk, ToolOutcome
 from session_store.items import AssistantMessage, ToolResult
 
 LAST_TOOLS = frozenset({"WaitForPods"})
 """Looked at after the other calls of their reply (DESIGN §5)."""
-ASKING_TOOLS = frozenset({"clarify"})
-"""Ends the run when it succeeds: calls before it have ended by then, calls behind it have not begun."""
 NOT_RUN = "The call was not run."
 UNASKED = ToolOutcome("not_run", "not run: the run ended before it was asked", f"{NOT_RUN} The run ended before it.")
 
@@ -37,7 +35,7 @@ class CallBoard:
         for index in self.indexes:
             if index in last or index in self.alone:
                 continue
-            if calls[index].name in ASKING_TOOLS:
+            if calls[index].name in ASKING_TOOLS:  # calls before it have ended by then, those behind have not begun
                 stages += [(index,), ()]
             else:
                 stages[-1] += (index,)

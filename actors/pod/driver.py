@@ -13,6 +13,8 @@ from typing import Any
 
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
+from actors.pod.compacting import compaction_order
+from actors.pod.compaction_call import compact, fix
 from actors.pod.endings import INTERRUPTED
 from actors.pod.hooks import PodHooks, pod_view
 from actors.pod.live import LiveLog
@@ -22,6 +24,7 @@ from actors.pod.store_calls import StoreCalls
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
 from actors.protocol.alerts import Alert, Level
+from actors.protocol.compaction import Compactor
 from actors.protocol.hooks import PodView
 from actors.protocol.live import TOOL_BLOCK
 from actors.protocol.model import GrowingHistory, Model, ModelError, ModelRequest
@@ -32,7 +35,7 @@ from session_store.items import AssistantMessage, Problem
 
 ABORT_LIMIT = 5.0
 """Seconds that tools have to end when cut off; after that their calls are answered without them."""
-SETTLED = (do.ResolveReferences, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
+SETTLED = (do.ResolveReferences, do.FixExtraction, do.SendRequest, do.RunCalls, do.Rest, do.RetryLater, do.Quit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class PodParts:
     model: Model
     toolbox: Toolbox
     references: References
+    compactor: Compactor
     workspace: Path
     spill: Path
     forbidden: tuple[Path, ...]
@@ -64,6 +68,7 @@ class PodDriver:
         self._queue: asyncio.Queue[st.Stimulus | BaseException] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lookup: asyncio.Task[None] | None = None
+        self._compaction: asyncio.Task[None] | None = None
         self._request: asyncio.Task[None] | None = None
         self._calls: asyncio.Task[None] | None = None
         self._over: str | None = None
@@ -117,6 +122,12 @@ class PodDriver:
                 self._lookup = self._spawn(self._look_up(instruction))
             case do.AbortResolving():
                 _cut_off(self._lookup)
+            case do.FixExtraction():
+                self._compaction = self._spawn(self._fix(instruction))
+            case do.Compact():
+                self._compaction = self._spawn(self._compact(instruction))
+            case do.AbortCompaction():
+                _cut_off(self._compaction)
             case do.SendRequest():
                 self._settle_text(())
                 self._over = instruction.request_id
@@ -178,6 +189,14 @@ class PodDriver:
 
     async def _look_up(self, order: do.ResolveReferences) -> None:
         self.post(await look_up(self._parts.references, order))
+
+    async def _fix(self, order: do.FixExtraction) -> None:
+        fixing = self._shared.fix_extraction(self._who.session, order.through)
+        self.post(await fix(fixing, order.compaction_id))
+
+    async def _compact(self, order: do.Compact) -> None:
+        wanted = compaction_order(self.machine.state, order)
+        self.post(await compact(self._parts.compactor, wanted, self._shared.gate.fresh))
 
     async def _send(self, order: do.SendRequest) -> None:
         try:

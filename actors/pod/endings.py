@@ -134,13 +134,20 @@ def ordered_ending(state: PodState, commit: Commit, late: Problem | None) -> End
 
 def withdraw_cancelled(state: PodState, commit: Commit) -> None:
     """Give back the queue that a cancel takes with it: all of it if it asks so, the parent's part if it came from
-    above. What was sent after the cancel stays."""
+    above. What was sent after the cancel stays. An order to compact goes with it."""
+    commit.consumes.extend(dropped_compactions(state, state.controls()))
     for cancel in state.controls():
         if cancel.kind != "cancel" or not (cancel.body.get("clear_queue") or cancel.body.get("cascade")):
             continue
         of = None if cancel.body.get("clear_queue") else state.who.parent_id
         earlier = [m for m in state.messages if m.position < cancel.position and of in (None, m.sender)]
         withdraw(state, commit, earlier, wake=not cancel.body.get("cascade"))
+
+
+def dropped_compactions(state: PodState, controls: Iterable[Message]) -> list[str]:
+    """Accepted orders to compact that a cancel which came after them takes along."""
+    last = max((m.position for m in controls if m.kind == "cancel"), default=0)
+    return [m.message_id for m in state.messages if m.kind == "compact" and m.position < last]
 
 
 def withdraw(state: PodState, commit: Commit, messages: Iterable[Message], wake: bool | None) -> None:

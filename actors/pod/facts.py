@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from actors.pod.attempts import Attempts
+from actors.pod.occupancy import Occupancy
 from actors.pod.permits import Permits
+from actors.protocol.compaction import NO_PROGRESS
 from actors.protocol.task_log import TaskFold
 from actors.protocol.tools import FileSeen
 from session_store.entries import (
@@ -30,9 +33,9 @@ from session_store.items import Json, Problem, SystemItem, ToolResult, ToolResul
 from session_store.restore import present
 from session_store.status import CONTINUING, GIVEN_UP, concludes, event_seq
 
-NOT_THE_MODELS = frozenset({GIVEN_UP, "store_unavailable"})
+NOT_THE_MODELS = frozenset({GIVEN_UP, "store_unavailable", NO_PROGRESS})
 """Errors of a run that are not those of a request."""
-HISTORY_FACTS = ("seen", "read_positions")
+HISTORY_FACTS = ("seen", "read_positions", "occupancy")
 """Fields of `PodFacts` that a rewind takes back to what the kept entries say."""
 
 
@@ -80,9 +83,12 @@ class PodFacts:
     """Children whose conclusion a WaitForPods result listed or that ended a wait; and the seq of what told it."""
     read_positions: dict[str, int] = field(default_factory=dict)
     seen: dict[str, FileSeen] = field(default_factory=dict)
+    """Files by path, the one touched last at the end."""
     planning: TaskFold = field(default_factory=TaskFold)
     """The task list, and how long nobody has looked after it."""
     permits: Permits = field(default_factory=Permits)
+    occupancy: Occupancy = field(default_factory=Occupancy)
+    attempts: Attempts = field(default_factory=Attempts)
     _last_request: str = ""
     _last_reply_seq: int = -2
     _awaited: frozenset[str] = frozenset()
@@ -94,6 +100,8 @@ class PodFacts:
         """Take one entry, in order of seq."""
         self.planning.apply(entry)
         self.permits.apply(entry)
+        self.occupancy.apply(entry)
+        self.attempts.apply(entry)
         if isinstance(entry, (*CONTINUING, QuestionClosed)) and self._paused_at is not None:
             self.run_started += entry.ts - self._paused_at
             self._paused_at = None
@@ -206,6 +214,7 @@ class PodFacts:
     def _see(self, data: dict[str, Json]) -> None:
         if "file" in data:
             seen = FileSeen(str(data["file"]["path"]), str(data["file"]["digest"]))
+            self.seen.pop(seen.path, None)
             self.seen[seen.path] = seen
 
     def _take_data(self, result: ToolResult, data: dict[str, Json], seq: int) -> None:

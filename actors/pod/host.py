@@ -161,10 +161,12 @@ class PodHost:
         limits = PodLimits(config.max_depth, config.max_children)
         children = StoreChildren(lease.session, self._parts.store, self._parts.directory, limits)
         toolbox = self._parts.toolbox(config, children)
+        references = self._parts.references(config)
         parts = PodParts(
             self._model(config),
             toolbox,
-            self._parts.references(config),
+            references,
+            self._parts.compactor(config, references),
             Path(config.workspace),
             Path(self._parts.spill_folder(lease.session)),
             tuple(Path(p) for p in self._parts.forbidden()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from actors.protocol.compaction import Trigger
 from session_store.entries import LogEntry
 from session_store.items import AssistantMessage, Segment
 from session_store.requests import Delivery
@@ -106,6 +107,31 @@ class OfferExtraction:
 
 
 @dataclass(frozen=True, slots=True)
+class FixExtraction:
+    """Before the history is compacted: have the range of what the extractor is due fixed; answered by
+    `ExtractionFixed`, within a bound. The extraction itself goes on beside what follows."""
+
+    compaction_id: str
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Make the machine's history shorter; answered by `Compacted` or `CompactionFailed`, within a bound."""
+
+    compaction_id: str
+    trigger: Trigger
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCompaction:
+    """Cut it off, or what comes before it; answered by `CompactionAborted` (or by its result, if that came first)."""
+
+    compaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseAlert:
     """Tell people."""
 
@@ -146,6 +172,9 @@ Instruction: TypeAlias = (
     | RetryLater
     | Hint
     | OfferExtraction
+    | FixExtraction
+    | Compact
+    | AbortCompaction
     | RaiseAlert
     | Rest
     | Release

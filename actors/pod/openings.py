@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actors.pod.asking import decide
-from actors.pod.endings import Commit, late_answers, segments_of
+from actors.pod.endings import Commit, dropped_compactions, late_answers, segments_of
 from actors.pod.interceptors import Gap, GapView, gap
 from actors.pod.referring import attachments, ready_steers
 from actors.pod.state import PodState
@@ -48,7 +48,9 @@ def open_run(state: PodState, run_id: str) -> Commit:
 def void(state: PodState, controls: list[Message]) -> Commit:
     """Take controls that change nothing out of the inbox; a cancel from above still reaches what is below."""
     passes = any(m.kind == "cancel" and m.body.get("cascade") for m in controls)
-    return Commit(consumes=[m.message_id for m in controls], cascade="cancel" if passes else None)
+    dropped = dropped_compactions(state, controls)
+    consumes = [*(m.message_id for m in controls), *dropped]
+    return Commit(consumes=consumes, cascade="cancel" if passes else None)
 
 
 def add_gap(state: PodState, commit: Commit) -> bool:

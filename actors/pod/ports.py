@@ -7,6 +7,7 @@ from typing import Protocol
 
 from actors.pod.hooks import HookSet
 from actors.protocol.alerts import Alert
+from actors.protocol.compaction import Compactor
 from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import Clock
 from actors.protocol.model import Model
@@ -90,6 +91,13 @@ class HostParts(Protocol):
 
     def offer_extraction(self, session: str) -> None:
         """A run of the session has ended. A hint: returns at once, never fails, may be lost."""
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        """Before a compaction: have the range of what the extractor is due up to the entry `through` fixed. Whether it
+        is, or nothing is due. Whoever waits bounds it."""
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        """What makes a Pod's history shorter."""
 
     def forbidden(self) -> tuple[str, ...]:
         """Folders no general tool may write: the memory's."""

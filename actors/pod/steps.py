@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from actors.pod import referring
+from actors.pod import compacting, referring
 from actors.pod.asking import ask_clarify, ask_permission, clarified
 from actors.pod.calls import CallBoard, behind_question, wait_directive
+from actors.pod.compacting import Due
 from actors.pod.endings import Commit, Ending, cancel_run, segments_of
-from actors.pod.instructions import ResolveReferences, Rest
+from actors.pod.instructions import Compact, ResolveReferences, Rest
 from actors.pod.openings import add_gap, open_run, void
 from actors.pod.replies import cut_off, judge, reply_commit
 from actors.pod.rewinds import rewind
 from actors.pod.state import PodState
-from actors.pod.stimuli import ReplyCompleted, RequestAborted, RequestFailed
+from actors.pod.stimuli import Compacted, CompactionFailed, ReplyCompleted, RequestAborted, RequestFailed
 from session_store.entries import AssistantItems, LogEntry, ToolResults
 from session_store.items import AssistantItem, AssistantMessage, Problem
 from session_store.status import starts_run
@@ -58,7 +59,7 @@ class Call:
     """Take up the calls of the last reply."""
 
 
-Step: TypeAlias = Ask | Write | End | Obey | Call | ResolveReferences | Rest
+Step: TypeAlias = Ask | Write | End | Obey | Call | Due | ResolveReferences | Rest
 
 
 def in_run(state: PodState, ordered: bool, over_wakes: bool) -> Step:
@@ -74,7 +75,10 @@ def in_run(state: PodState, ordered: bool, over_wakes: bool) -> Step:
     if (step := before_prompt(state)) is not None:
         return step
     commit = Commit()
-    return Write(commit) if add_gap(state, commit) else Ask()
+    if add_gap(state, commit):
+        return Write(commit)
+    due = compacting.due_before_request(state)
+    return End(Ending("errored", due)) if isinstance(due, Problem) else due or Ask()
 
 
 def at_rest(state: PodState, run_id: Callable[[], str]) -> Step:
@@ -88,6 +92,10 @@ def at_rest(state: PodState, run_id: Callable[[], str]) -> Step:
         return End(cancel_run(state, "interrupt"))
     if (order := state.rewind) is not None:
         return Write(rewind(state, order))
+    if (refused := compacting.impossible(state)) is not None:
+        return Write(refused)
+    if (due := compacting.due_at_rest(state, starts)) is not None:
+        return due
     if not starts:
         return Rest()
     return before_prompt(state) or Write(open_run(state, run_id()))
@@ -118,6 +126,8 @@ def after_failure(state: PodState, stimulus: RequestFailed, broken: int, ordered
     broken += retriable
     if ordered:
         return Obey(Commit(entries=kept)), broken
+    if stimulus.error_type == compacting.OVERFLOW and (due := compacting.due_on_overflow(state)) is not None:
+        return due, broken
     if not retriable or broken > MAX_BROKEN:
         problem = Problem(stimulus.error_type, stimulus.message)
         return End(Ending("errored", problem), Commit(entries=kept)), broken
@@ -131,6 +141,15 @@ def after_abort(state: PodState, stimulus: RequestAborted, ordered: bool) -> Ste
     if ordered:
         return Obey(Commit(entries=_items(stimulus.request_id, stimulus.kept)))
     return End(Ending("paused")) if state.order() == "pause" else Ask()
+
+
+def after_compaction(state: PodState, wanted: Compact, told: Compacted | CompactionFailed, ordered: bool) -> Step:
+    """The step after an attempt. Where the model found the request too long and nothing came of it, the run ends."""
+    commit = compacting.compacted(state, wanted, told)
+    if isinstance(told, Compacted) or wanted.trigger != "overflow" or ordered:
+        return Write(commit)
+    why = f"The request is longer than the model takes, and the history could not be compacted: {told.message}"
+    return End(Ending("errored", Problem(compacting.OVERFLOW, why)), commit)
 
 
 def after_calls(state: PodState, board: CallBoard, free: bool) -> Step:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from actors.pod.facts import PodFacts
+from actors.protocol.compaction import ShorterHistory
 from actors.protocol.model import ModelReply
 from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
@@ -103,6 +104,37 @@ class CallsFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractionFixed:
+    """What the extractor is due is fixed, or it did not come to that within the bound: nobody waits longer."""
+
+    compaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The shorter history is there; it counts once it is committed."""
+
+    compaction_id: str
+    made: ShorterHistory
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """There is none. `error`: see `actors.protocol.compaction.CompactionError`."""
+
+    compaction_id: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionAborted:
+    """It was cut off as `AbortCompaction` asked."""
+
+    compaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """The log as it is after the rewind, folded anew."""
 
@@ -168,6 +200,10 @@ Stimulus: TypeAlias = (
     | RequestFailed
     | RequestAborted
     | CallsFinished
+    | ExtractionFixed
+    | Compacted
+    | CompactionFailed
+    | CompactionAborted
     | Restored
     | RestoreFailed
     | DeadlinePassed

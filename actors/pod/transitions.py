@@ -17,6 +17,10 @@ class Phase(StrEnum):
     """One append is in flight; its answer decides what comes next."""
     RESOLVING = "resolving"
     """The references of a prompt are looked up; nothing else is in flight."""
+    FIXING = "fixing"
+    """Before a compaction the extractor takes its range; nothing else is in flight."""
+    COMPACTING = "compacting"
+    """The history is being made shorter; nothing else is in flight."""
     REQUESTING = "requesting"
     """A request is in flight; nothing else is."""
     CALLING = "calling"
@@ -32,16 +36,25 @@ class Phase(StrEnum):
 
 
 _ANYTHING_NEXT = frozenset(
-    {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING, Phase.GONE}
+    {
+        Phase.RESTING,
+        Phase.COMMITTING,
+        Phase.RESOLVING,
+        Phase.FIXING,
+        Phase.REQUESTING,
+        Phase.CALLING,
+        Phase.GONE,
+    }
 )
 _FENCED = frozenset({Phase.GONE})
-_RESOLVED = frozenset({Phase.COMMITTING, Phase.RESOLVING})
+_CUT_SHORT = frozenset({Phase.COMMITTING, Phase.RESOLVING, Phase.FIXING, Phase.REQUESTING})
+_RESOLVED = frozenset({Phase.COMMITTING, Phase.RESOLVING, Phase.FIXING})
 
 TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.NEW, s.Opened): _ANYTHING_NEXT,
     (Phase.NEW, s.LeaseLost): _FENCED,
     (Phase.RESTING, s.MessagesArrived): frozenset(
-        {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.REQUESTING, Phase.CALLING}
+        {Phase.RESTING, Phase.COMMITTING, Phase.RESOLVING, Phase.FIXING, Phase.REQUESTING, Phase.CALLING}
     ),
     (Phase.RESTING, s.ParkingAsked): frozenset({Phase.RELEASING}),
     (Phase.RESTING, s.DeadlinePassed): frozenset({Phase.RESTING}),
@@ -62,9 +75,24 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.RESOLVING, s.RunHalted): frozenset({Phase.RESOLVING}),
     (Phase.RESOLVING, s.ParkingAsked): frozenset({Phase.RESOLVING}),
     (Phase.RESOLVING, s.LeaseLost): _FENCED,
+    (Phase.FIXING, s.MessagesArrived): frozenset({Phase.FIXING}),
+    (Phase.FIXING, s.ExtractionFixed): _CUT_SHORT | {Phase.COMPACTING},
+    (Phase.FIXING, s.CompactionAborted): _CUT_SHORT,
+    (Phase.FIXING, s.DeadlinePassed): frozenset({Phase.FIXING}),
+    (Phase.FIXING, s.RunHalted): frozenset({Phase.FIXING}),
+    (Phase.FIXING, s.ParkingAsked): frozenset({Phase.FIXING}),
+    (Phase.FIXING, s.LeaseLost): _FENCED,
+    (Phase.COMPACTING, s.MessagesArrived): frozenset({Phase.COMPACTING}),
+    (Phase.COMPACTING, s.Compacted): frozenset({Phase.COMMITTING}),
+    (Phase.COMPACTING, s.CompactionFailed): frozenset({Phase.COMMITTING}),
+    (Phase.COMPACTING, s.CompactionAborted): _CUT_SHORT,
+    (Phase.COMPACTING, s.DeadlinePassed): frozenset({Phase.COMPACTING}),
+    (Phase.COMPACTING, s.RunHalted): frozenset({Phase.COMPACTING}),
+    (Phase.COMPACTING, s.ParkingAsked): frozenset({Phase.COMPACTING}),
+    (Phase.COMPACTING, s.LeaseLost): _FENCED,
     (Phase.REQUESTING, s.MessagesArrived): frozenset({Phase.REQUESTING}),
     (Phase.REQUESTING, s.ReplyCompleted): frozenset({Phase.COMMITTING}),
-    (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
+    (Phase.REQUESTING, s.RequestFailed): frozenset({Phase.COMMITTING, Phase.REQUESTING, Phase.FIXING}),
     (Phase.REQUESTING, s.RequestAborted): frozenset({Phase.COMMITTING, Phase.REQUESTING}),
     (Phase.REQUESTING, s.DeadlinePassed): frozenset({Phase.REQUESTING}),
     (Phase.REQUESTING, s.RunHalted): frozenset({Phase.REQUESTING}),
@@ -86,7 +114,7 @@ TRANSITIONS: Final[dict[tuple[Phase, type[Any]], frozenset[Phase]]] = {
     (Phase.STALLED, s.RunHalted): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.ParkingAsked): frozenset({Phase.STALLED}),
     (Phase.STALLED, s.LeaseLost): _FENCED,
-    (Phase.RESTORING, s.Restored): frozenset({Phase.RESTING, Phase.RESOLVING, Phase.COMMITTING}),
+    (Phase.RESTORING, s.Restored): frozenset({Phase.RESTING, Phase.RESOLVING, Phase.FIXING, Phase.COMMITTING}),
     (Phase.RESTORING, s.RestoreFailed): _FENCED,
     (Phase.RESTORING, s.MessagesArrived): frozenset({Phase.RESTORING}),
     (Phase.RESTORING, s.DeadlinePassed): frozenset({Phase.RESTORING}),

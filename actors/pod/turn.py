@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from actors.pod import compacting, referring, steps
 from actors.pod import instructions as do
-from actors.pod import referring, steps
 from actors.pod import stimuli as st
 from actors.pod.calls import CallBoard
+from actors.pod.compacting import Due
 from actors.pod.endings import (
     OUT_OF_TIME,
     Commit,
@@ -29,7 +30,7 @@ from actors.pod.state import Identity, PodState
 from actors.pod.transitions import TRANSITIONS, BrokenInvariant, IllegalStimulus, Phase
 from actors.protocol.config import PodConfig
 from actors.protocol.tools import ToolOutcome
-from session_store.entries import Invoke, LogEntry, Rewound, RunEnd, ToolResults
+from session_store.entries import Extension, Invoke, LogEntry, Rewound, RunEnd, ToolResults
 from session_store.items import Problem
 from session_store.messages import Message
 from session_store.requests import Appended, Lease
@@ -58,6 +59,7 @@ class TurnMachine:
         self._flight: do.Append | None = None
         self._request: str | None = None
         self._resolving = ""
+        self._compacting: do.Compact | None = None
         self._aborting = False
         self._board: CallBoard | None = None
         self._late: Problem | None = None
@@ -101,6 +103,8 @@ class TurnMachine:
                 self._retry_commit()
             case st.ReferencesResolved() | st.ResolvingAborted():
                 self._resolved(stimulus)
+            case st.ExtractionFixed() | st.Compacted() | st.CompactionFailed() | st.CompactionAborted():
+                self._compact_on(stimulus)
             case st.ReplyCompleted() | st.RequestFailed() | st.RequestAborted():
                 self._request, self._aborting = None, False
                 self._follow(self._answered(stimulus))
@@ -141,12 +145,39 @@ class TurnMachine:
     def _no_use_resolving(self) -> bool:
         return self._late is not None or referring.overtaken(self.state, self._resolving)
 
+    def _no_use_compacting(self) -> bool:
+        return self._late is not None or compacting.overtaken(self.state)
+
     def _resolved(self, stimulus: st.ReferencesResolved | st.ResolvingAborted) -> None:
         self._aborting = False
         if isinstance(stimulus, st.ReferencesResolved):
             self.state.lookup = stimulus
             self._out.extend(referring.alerts(stimulus))
         self._advance()
+
+    def _begin_compaction(self, due: Due) -> None:
+        """Extract, then compact: first the extractor takes its range, then the history is made shorter."""
+        if self._stalls:
+            self._append(Commit())  # nothing is paid for before the log can be written again
+            return
+        self._compacting = do.Compact(self._next_id("compact"), due.trigger, due.limit)
+        self._do(do.FixExtraction(self._compacting.compaction_id, self.state.head), Phase.FIXING)
+
+    def _compact_on(
+        self, stimulus: st.ExtractionFixed | st.Compacted | st.CompactionFailed | st.CompactionAborted
+    ) -> None:
+        wanted, aborting, self._aborting = self._compacting, self._aborting, False
+        assert wanted is not None
+        match stimulus:
+            case st.ExtractionFixed() if not aborting:
+                size = self.state.facts.occupancy.tokens
+                words = f"The history, about {size} tokens, is being compacted."
+                self._out.append(do.RaiseAlert("info", "compaction_started", words))
+                self._do(wanted, Phase.COMPACTING)
+            case st.Compacted() | st.CompactionFailed():
+                self._follow(steps.after_compaction(self.state, wanted, stimulus, self._ordered_to_end()))
+            case _:
+                self._advance()
 
     def _cut_short(self, run_id: str, problem: Problem) -> None:
         if self._late is None and run_id == self.state.fold.run_id and self.state.fold.run_open:
@@ -161,6 +192,9 @@ class TurnMachine:
         elif self.phase is Phase.RESOLVING and not self._aborting and self._no_use_resolving():
             self._aborting = True
             self._out.append(do.AbortResolving(self._resolving))
+        elif self.phase in (Phase.FIXING, Phase.COMPACTING) and not self._aborting and self._no_use_compacting():
+            self._aborting = True
+            self._out.append(do.AbortCompaction(self._compacting.compaction_id if self._compacting else ""))
         elif self.phase is Phase.REQUESTING and not self._aborting and (order is not None or self._late):
             self._aborting = True
             self._out.append(do.AbortRequest(self._request or ""))
@@ -206,6 +240,8 @@ class TurnMachine:
                 self._end_as_ordered(commit)
             case steps.Call():
                 self._take_up_calls()
+            case Due():
+                self._begin_compaction(step)
             case do.ResolveReferences(message_id):
                 self._resolving = message_id
                 self._do(step, Phase.RESOLVING)
@@ -302,6 +338,8 @@ class TurnMachine:
                 self._out.append(do.OfferExtraction())
                 if self.state.config.limits.seconds is not None:
                     self._out.append(do.ClearDeadline())
+            case Extension():
+                self._out.extend(compacting.alerts(self.state, entry))
             case _:
                 pass
 

@@ -63,6 +63,27 @@ class ReminderRule:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionRule:
+    """When a Pod's history is compacted. Tokens of occupancy; 0 is off.
+
+    `threshold` is looked at between runs, `request_threshold` between requests. `retained_tokens` of the newest history
+    stay as they are (None: see `actors.compactor.plan.retained`). `model` writes the summary (None: the Pod's own),
+    within `timeout` seconds.
+    """
+
+    threshold: int = 0
+    request_threshold: int = 0
+    retained_tokens: int | None = None
+    model: ModelSpec | None = None
+    timeout: float = 300.0
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is compacted without a person's order."""
+        return bool(self.threshold or self.request_threshold)
+
+
+@dataclass(frozen=True, slots=True)
 class PodConfig:
     name: str
     root_id: str
@@ -76,6 +97,7 @@ class PodConfig:
     tools: tuple[str, ...] = ()
     planning: Face = "none"
     reminder: ReminderRule = field(default_factory=ReminderRule)
+    compaction: CompactionRule = field(default_factory=CompactionRule)
     limits: RunLimits = field(default_factory=RunLimits)
     max_depth: int = 8
     max_children: int = 64

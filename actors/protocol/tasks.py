@@ -86,10 +86,6 @@ class TaskList:
     def find(self, taskid: int) -> Task | None:
         return next((t for t in self.tasks if t.taskid == taskid), None)
 
-    def find_todo(self, todo_id: str) -> Task | None:
-        """By the id that the `todo` face shows."""
-        return next((t for t in self.tasks if shown_id(t, "todo") == todo_id), None)
-
     def after(self, change: TaskChange) -> TaskList:
         """The list as the change leaves it: changed tasks keep their place, new ones stand at the end."""
         next_id = max(self.next_id, change.next_id)

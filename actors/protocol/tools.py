@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.protocol.tasks import TaskList
+from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS, TaskList
 from session_store.entries import ToolSpec
 from session_store.items import Json, ResultStatus, ToolCall
 from session_store.requests import Scope
+
+FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
+CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
+ASKING_TOOLS = ("clarify",)
+"""End the run when they succeed."""
+PLANNING_TOOLS = (*TASK_TOOLS, *TODO_TOOLS)
+ALL_TOOLS = (*FILE_TOOLS, *CHILD_TOOLS, *ASKING_TOOLS, *PLANNING_TOOLS)
+"""Every tool that a profile may name."""
 
 
 @dataclass(frozen=True, slots=True)

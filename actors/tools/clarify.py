@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from actors.protocol.tools import Tool, ToolContext, ToolOutcome
-from actors.tools.text import one_line
+from actors.tools.text import one_line, visible
 from actors.tools.typed import Arguments, typed_tool
 from session_store.items import Json
 
@@ -16,6 +17,7 @@ QUESTION_LIMIT = 4_000
 LABEL_LIMIT = 200
 DESCRIPTION_LIMIT = 1_000
 """Characters. A question is read on one screen; a label is a line of a list, and is typed."""
+_BREAKS = re.compile("[ \t\n-\r\x1c-\x1e\x85\u2028\u2029]*[\t\n-\r\x1c-\x1e\x85\u2028\u2029][ ]*")
 LEAST_CHOICES, MOST_CHOICES = 2, 4
 
 
@@ -33,7 +35,7 @@ class Option(BaseModel):
     @field_validator("label")
     @classmethod
     def _short(cls, label: str) -> str:
-        return _trimmed(label, LABEL_LIMIT, "a choice")
+        return _trimmed(_in_one_line(label), LABEL_LIMIT, "a choice")
 
     @field_validator("description")
     @classmethod
@@ -83,9 +85,9 @@ class clarify(Arguments):  # the class's name is the tool's
             raise ValueError(f"give {LEAST_CHOICES} to {MOST_CHOICES} choices, or none, not {len(choices)}")
         known: dict[str, str] = {}
         for choice in choices:
-            twin = known.setdefault(_same(choice.label), choice.label)
-            if twin is not choice.label:
+            if (twin := known.get(_same(choice.label))) is not None:
                 raise ValueError(f"the choices {twin!r} and {choice.label!r} do not differ")
+            known[_same(choice.label)] = choice.label
         return choices
 
 
@@ -103,18 +105,20 @@ ASKED = "The question was put to the person. The turn ends here; the answer come
 
 def _trimmed(text: str, most: int, what: str) -> str:
     text = text.strip()
-    if not any(map(_visible, text)):
+    if not any(map(visible, text)):
         raise ValueError(f"{what} is blank")
     if len(text) > most:
         raise ValueError(f"{what} has {len(text):,} characters, at most {most:,}")
     return text
 
 
-def _visible(character: str) -> bool:
-    """Whether it shows: spaces, controls and characters of no width alone ask nothing."""
-    return unicodedata.category(character)[0] not in "ZC"
+def _in_one_line(label: str) -> str:
+    """A label is a line of a list and is typed: line ends and tabs become a space, other controls nothing."""
+    spaced = _BREAKS.sub(" ", label)
+    return "".join(c for c in spaced if unicodedata.category(c) != "Cc")
 
 
 def _same(label: str) -> str:
     """Labels that look the same to a person are the same."""
-    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+    seen = "".join(c for c in unicodedata.normalize("NFKC", label) if visible(c) or c.isspace())
+    return " ".join(seen.casefold().split())

@@ -6,6 +6,7 @@ import fnmatch
 import os
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 
 _WILD = re.compile(r"[*?\[]")
@@ -24,7 +25,8 @@ class PathPattern:
 
     def __init__(self, pattern: str, root: str, *, strict: bool) -> None:
         written = os.path.join(root, os.path.expanduser(pattern))
-        forms = [_resolved(written)] if strict else [_resolved(written), _lexical(written)]
+        resolved = _settled(written, os.path.realpath)
+        forms = [resolved] if strict else [resolved, _settled(written, os.path.normpath)]
         self._strict = strict
         self._forms = [self._parts(form) for form in forms]
 
@@ -80,21 +82,13 @@ def _over_stars(pattern: tuple[str, ...], places: set[int]) -> set[int]:
     return reached
 
 
-def _resolved(written: str) -> str:
-    """Links resolved as far as no wildcard stands."""
+def _settled(written: str, settle: Callable[[str], str]) -> str:
+    """The path settled as far as no wildcard stands."""
     wild = _WILD.search(written)
     if wild is None:
-        return os.path.realpath(written)
+        return settle(written)
     fixed, _, rest = written[: wild.start()].rpartition("/")
-    return f"{os.path.realpath(fixed or '/')}/{rest}{written[wild.start() :]}"
-
-
-def _lexical(written: str) -> str:
-    wild = _WILD.search(written)
-    if wild is None:
-        return os.path.normpath(written)
-    fixed, _, rest = written[: wild.start()].rpartition("/")
-    return f"{os.path.normpath(fixed or '/')}/{rest}{written[wild.start() :]}"
+    return f"{settle(fixed or '/')}/{rest}{written[wild.start() :]}"
 
 
 def _folded(text: str) -> str:

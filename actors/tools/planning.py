@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from actors.protocol.tasks import TaskChange, TaskStatus
 from actors.protocol.tasks import TaskList as Tasks
@@ -18,10 +18,17 @@ from actors.tools import task_plans as plan
 from actors.tools.limits import ToolLimits
 from actors.tools.task_plans import Item
 from actors.tools.task_replies import changed_reply, counts_text, list_reply, whole_reply
-from actors.tools.text import one_line
+from actors.tools.text import one_line, visible
 from actors.tools.typed import Arguments, ArgumentsT, typed_tool
 
-Written = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+
+def _seen(text: str) -> str:
+    if not any(map(visible, text)):
+        raise ValueError("a text is not made of blanks alone")
+    return text
+
+
+Written = Annotated[str, StringConstraints(min_length=1), AfterValidator(_seen)]
 _ID_LENGTH = 48
 _TASKID = Field(description="Id of the task, as TaskCreate gave it.")
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from actors.protocol.tasks import TASK_TOOLS, TODO_TOOLS
 from actors.protocol.tools import Children, Tool, ToolArgumentError, Toolbox, ToolContext, ToolGuard, ToolOutcome
 from actors.tools.children import child_tools
 from actors.tools.clarify import clarify_tool
@@ -26,10 +25,6 @@ from actors.tools.typed import ToolRefusal
 from session_store.entries import ToolSpec
 from session_store.items import ToolCall
 
-FILE_TOOLS = ("Read", "Write", "Edit", "Glob", "Grep", "Shell")
-CHILD_TOOLS = ("SpawnPod", "SendToPod", "ReadPodOutput", "WaitForPods", "StopPod", "ListPods")
-ASKING_TOOLS = ("clarify",)
-PLANNING_TOOLS = (*TASK_TOOLS, *TODO_TOOLS)
 _ERROR_TEXT = 2_000
 _SLACK = 2_000  # notes that a tool adds to a result that is as long as it may be
 

@@ -89,6 +89,8 @@ def _place(path: str | None, context: ToolContext, stop: StopSign) -> dict[str, 
     if stat_file(base) is None:
         raise ToolRefusal(f"`{printable(path or str(context.workspace))}` does not exist.")
     read = (*reach.read, reach.spill) if within(base, reach.spill) else reach.read
+    if reach.judged is not None:
+        read = roots  # the rules spoke of this folder, not of where links in it lead
     hidden = tuple(folder for folder in reach.hidden if not within(base, reach.spill))
     return {"base": base, "roots": roots, "read": read, "hidden": hidden}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import unicodedata
 from collections.abc import Callable
 
 SAMPLE = 64 * 1024
@@ -68,6 +69,11 @@ def sizes(count: int) -> str:
         if count >= size:
             return f"{exact} ({count / size:.1f} {unit})"
     return exact
+
+
+def visible(character: str) -> bool:
+    """Whether it shows: spaces, controls and characters of no width do not."""
+    return unicodedata.category(character)[0] not in "ZC"
 
 
 def printable(name: str) -> str:

@@ -131,6 +131,8 @@ def _add_steering(commands: Any) -> None:
         if name == "cancel":
             command.add_argument("--clear-queue", action="store_true", help="and take back the prompts that wait")
 
+    shorten = _add(commands, "compact", "turns:compact", "make a Pod's history shorter", json_help="JSON")
+    shorten.add_argument("pod", metavar="POD", help=_POD)
     rewind = _add(commands, "rewind", "turns:rewind", "go back to before an earlier prompt", json_help="JSON")
     rewind.add_argument("pod", metavar="POD", help=_POD)
     rewind.add_argument("seq", nargs="?", type=_positive, metavar="SEQ", help="number of the prompt's entry")

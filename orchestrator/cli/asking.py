@@ -13,7 +13,7 @@ from orchestrator.cli.control import set_going
 from orchestrator.cli.failure import FINISHED, CommandError, UsageError
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import Screen, screen
-from orchestrator.cli.questions import Question, labels, question_lines, way_to_answer
+from orchestrator.cli.questions import Question, labels, question_lines, shown, way_to_answer
 from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader
 from orchestrator.cli.run import read_text
 
@@ -82,16 +82,18 @@ def _asked_once(reader: Reader, text: str) -> Pod | None:
 
 def _said(options: Namespace, question: Question) -> dict[str, Any]:
     """What the command line, or a person at the terminal, answers. Raises `UsageError`."""
-    said = _blind(options)
     known = labels(question)
-    text = said.get("text")
-    if text in known and "choice" not in said and not options.text:
-        said = {"choice": text}
+    as_seen = {shown(label): label for label in known}
+    if options.choice is None and options.words is not None and shown(options.words) in as_seen:
+        options.choice, options.words = options.words, None
+    said = _blind(options)
     if not said:
         if options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError(f"no answer was given, and there is no terminal to ask at: {way_to_answer(question)}")
         return form(question, screen(), input)
     choice = said.get("choice")
+    if choice is not None:
+        said["choice"] = choice = choice if choice in known else as_seen.get(shown(choice), choice)
     if choice is not None and choice not in known:
         there = f"the choices are {', '.join(map(repr, known))}" if known else "it has no choices: answer by text"
         raise UsageError(f"{choice!r} is no choice of this question; {there}")

@@ -29,8 +29,12 @@ def attach(options: Namespace) -> int:
         )
     reader = GatewayReader(gateway)
     pod = find_pod(reader, options.pod) if options.pod is not None else latest(reader)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("attach needs a terminal; `polypod logs POD --follow` writes to a pipe or a file")
+    # The screen is drawn on the error channel: sent into a file, the terminal would stay blank.
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "attach needs a terminal for its input, its output and its errors\n"
+            "`polypod logs POD --follow` writes to a pipe or a file"
+        )
     from orchestrator.tui.app import AttachApp  # lazy: no other command pays for Textual
     from orchestrator.tui.desk import Desk  # lazy: as above
 

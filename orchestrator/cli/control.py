@@ -13,7 +13,7 @@ from orchestrator.cli.embedding import Link, Plan, join_or_own, settings_of
 from orchestrator.cli.failure import FINISHED
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
-from orchestrator.cli.reaching import find_pod, home_of, open_reader
+from orchestrator.cli.reaching import home_of, pod_of
 from orchestrator.cli.run import audience_for, read_text, spoken
 from orchestrator.cli.running import Journey, follow_to_end
 from orchestrator.cli.story import segments_text
@@ -30,11 +30,11 @@ def send(options: Namespace) -> int:
     }
     if options.when_busy:
         body["when_busy"] = options.when_busy
-    return set_going(options, _find(options), "messages", body, follow=options.wait)
+    return set_going(options, pod_of(options), "messages", body, follow=options.wait)
 
 
 def resume(options: Namespace) -> int:
-    return set_going(options, _find(options), "resume", {}, follow=False)
+    return set_going(options, pod_of(options), "resume", {}, follow=False)
 
 
 def stop(options: Namespace) -> int:
@@ -64,7 +64,7 @@ def set_going(options: Namespace, pod: Pod, action: str, body: Mapping[str, Any]
 
 
 def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> int:
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         before = _now(link, pod)
@@ -72,15 +72,6 @@ def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> 
         after = _settled(link, before, action)
     _tell(options, action, before, after, told.get("withdrawn") or ())
     return FINISHED
-
-
-def _find(options: Namespace) -> Pod:
-    """The Pod that is meant, looked up before anything is started for it."""
-    reader = open_reader(options)
-    try:
-        return find_pod(reader, options.pod)
-    finally:
-        reader.close()
 
 
 def _now(link: Link, pod: Pod) -> Pod:

@@ -10,18 +10,20 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.cli.cells import clean, pad
-from orchestrator.cli.check import store_file
 from orchestrator.cli.embedding import settings_of
 from orchestrator.cli.failure import FAILED, FINISHED, CommandError, explained
 from orchestrator.cli.paint import Style, screen
 from orchestrator.cli.reaching import home_of, reach
 from orchestrator.home import VERSION, Home, HomeError
-from session_store.backends.sqlite_schema import SCHEMA_VERSION, open_reader
+from session_store.backends.sqlite_schema import SCHEMA_VERSION
+from session_store.opening import open_reader, shown, sqlite_path
+from session_store.requests import Query
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -139,11 +141,17 @@ def _home(home: Home) -> Iterator[Finding]:
 
 
 def _store(home: Home) -> Iterator[Finding]:
-    path = store_file(home)
-    if not path.exists():
-        yield Finding("store", "ok", f"{path} (made when first used)")
+    url = settings_of(home).store_url
+    reader = open_reader(url)
+    if reader is None:
+        yield Finding("store", "ok", f"{shown(url)} (made when first used)")
         return
-    open_reader(path).close()
+    with closing(reader):
+        reader.execute(Query(limit=1))
+    path = sqlite_path(url)
+    if path is None:
+        yield Finding("store", "ok", f"{shown(url)}; `polypod check` looks inside")
+        return
     size = sum(p.stat().st_size for p in path.parent.glob(f"{path.name}*"))
     yield Finding("store", "ok", f"{path}, schema {SCHEMA_VERSION}, {_size(size)}; `polypod check` looks inside")
 
@@ -153,13 +161,11 @@ def _settings(home: Home) -> Iterator[Finding]:
     where = str(settings.file) if settings.file is not None else "no polypod.toml found: the defaults"
     overrides = sorted(name for name in os.environ if name.startswith("POLYPOD__"))
     yield Finding("settings", "ok", where + (f", and {', '.join(overrides)}" if overrides else ""))
-    idle = settings.without_effect()
-    if idle:
-        yield Finding("settings", "note", ", ".join(idle), "has no effect yet in this version")
     bypassed = [name for name, profile in settings.tables.profiles.items() if profile.permissions.bypass]
     if bypassed:
         yield Finding("settings", "note", f"profiles {', '.join(bypassed)}", "allow what their rules would ask about")
     yield _memory_of_sessions(settings)
+    yield _compaction(settings)
     yield from _models(settings)
     yield _port(settings, home)
 
@@ -172,6 +178,20 @@ def _memory_of_sessions(settings: Settings) -> Finding:
         return Finding("extract", "ok", "off: no [memory] extract_threshold")
     by = f"model {model}" if model else "each session's own model"
     return Finding("extract", "ok", f"from {threshold} activity tokens on, by {by}, to {runtime.memory_root}/_staging")
+
+
+def _compaction(settings: Settings) -> Finding:
+    """When histories are compacted, and whether that comes in time."""
+    rule, models = settings.runtime().compaction, settings.tables.models
+    if not rule.on:
+        return Finding("compact", "ok", "off: no [compaction] threshold; `polypod compact POD` does it by hand")
+    between = (("runs", rule.threshold), ("requests", rule.request_threshold))
+    words = ", ".join(f"from {size} tokens on between {what}" for what, size in between if size)
+    late = max(rule.threshold, rule.request_threshold)
+    small = [n for n, m in models.items() if m.context_window is not None and m.context_window <= late]
+    if small:
+        return Finding("compact", "note", words, f"too late for {', '.join(small)}: their context_window is smaller")
+    return Finding("compact", "ok", words)
 
 
 def _models(settings: Settings) -> Iterator[Finding]:

@@ -1,24 +1,22 @@
-"""Listings of a home that nobody owns: the same JSON as the gateway's, read from the SQLite store itself."""
+"""Listings of a home that nobody owns: the same JSON as the gateway's, read from the store itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from actors.protocol.task_log import TaskFold
 from actors.protocol.tasks import face_in
-from orchestrator.cli.check import store_file
 from orchestrator.cli.embedding import settings_of
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.forest import Pod
 from orchestrator.gateway.views import entry_view, inbox_view, pod_view, tasks_view
 from orchestrator.home import Home
 from orchestrator.usage import GROUPINGS, By, UsageFold, below, report
-from session_store.backends.sqlite_reader import SqliteReader
 from session_store.entries import LogEntry
 from session_store.errors import StoreDamaged, UnreadableEntry
+from session_store.opening import AnyReader, open_reader, shown
 from session_store.reading import decoded
 from session_store.requests import PodRow, Query, Read
 
@@ -26,12 +24,12 @@ PAGE = 500
 
 
 class StoreReader:
-    """A `Reader` over the store file. No Pod has an owner here, whatever an owner that was killed left behind."""
+    """A `Reader` over the store itself. No Pod has an owner here, whatever an owner that was killed left behind."""
 
     def __init__(self, home: Home) -> None:
-        path = store_file(home)
-        self._store = SqliteReader(path) if path.exists() else None
-        self._prices = settings_of(home).prices()
+        settings = settings_of(home)
+        self._store = open_reader(settings.store_url)
+        self._prices = settings.prices()
 
     def pods(self, **conditions: Any) -> list[Pod]:
         rows = self._rows(Query(limit=PAGE, **conditions))
@@ -114,11 +112,12 @@ class StoreReader:
             query = replace(query, cursor=page.next)
 
 
-def open_store_reader(path: Path) -> SqliteReader:
+def open_store_reader(url: str) -> AnyReader:
     """Raises `CommandError` when there is no store yet."""
-    if not path.exists():
-        raise CommandError(f"there is no store at {path}")
-    return SqliteReader(path)
+    reader = open_reader(url)
+    if reader is None:
+        raise CommandError(f"there is no store at {shown(url)}")
+    return reader
 
 
 def _view(row: PodRow, children: Sequence[str]) -> Pod:

@@ -14,7 +14,6 @@ from orchestrator.following import PodFollowing
 
 RECONNECT = (0.5, 5.0)
 """Seconds before a stream that ended is asked for again: at first, and at most while it brings no news."""
-SLOW_READER = "slow-reader"
 
 
 class PodStream:
@@ -53,7 +52,7 @@ class PodStream:
             pause = min(2 * pause, RECONNECT[1])
 
     def _connection(self) -> Iterator[PodStreamEvent]:
-        stream = self._gateway.stream(self._path, {"after": self._following.place})
+        stream = self._gateway.stream(self._path, {"after": self._following.place}, self._closed.is_set)
         self._following.connected()
         for wire in stream:
             self.lost = False
@@ -61,7 +60,7 @@ class PodStream:
 
 
 def _is_last(event: PodStreamEvent) -> bool:
-    return isinstance(event, Resync) and not event.goes_on and event.reason != SLOW_READER
+    return isinstance(event, Resync) and event.is_final
 
 
 def entry_of(event: PodStreamEvent) -> Mapping[str, Any] | None:

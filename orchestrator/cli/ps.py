@@ -34,7 +34,10 @@ def ps(options: Namespace) -> int:
         out.line(_json(pods))
         return FINISHED
     if not pods:
-        out.line(_nobody(options, "" if options.all else "; `--all` also shows ended ones"), "dim")
+        if options.waiting:
+            out.line(f"no Pod waits for a person in {home_of(options).path}", "dim")
+        else:
+            out.line(_nobody(options, "" if options.all else "; `--all` also shows ended ones"), "dim")
         return FINISHED
     if options.waiting:
         _print_waiting(pods, out)

@@ -24,7 +24,7 @@ def question_lines(question: Question, width: int, *, with_way: bool = True) -> 
     for line in clean(str(question.get("question"))).splitlines():
         lines += wrap(line, max(width - 4, 20), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     for number, choice in enumerate(question.get("choices") or (), 1):
-        lines.append(f"  {number}. {clean(choice_words(choice))}")
+        lines.append(f"  {number}. {shown(choice_words(choice))}")
     return [*lines, f"  answer: {way_to_answer(question)}"] if with_way else lines
 
 
@@ -35,12 +35,19 @@ def way_to_answer(question: Question) -> str:
         return f"polypod answer {pod} --choice {'|'.join(labels(question))} [--text REASON]"
     choices = labels(question)
     if choices:
-        return f'polypod answer {pod} --choice {shlex.quote(clean(choices[0]))}  (or --text "...")'
+        word = shlex.quote(shown(choices[0]))
+        given = f"--choice={word}" if shown(choices[0]).startswith("-") else f"--choice {word}"
+        return f'polypod answer {pod} {given}  (or --text "...")'
     return f'polypod answer {pod} --text "..."'
 
 
 def labels(question: Question) -> list[str]:
     return [str(choice.get("label")) for choice in question.get("choices") or ()]
+
+
+def shown(label: str) -> str:
+    """A label as people see it, and may type it."""
+    return " ".join(clean(label).split())
 
 
 def choice_words(choice: Mapping[str, Any]) -> str:

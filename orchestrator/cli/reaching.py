@@ -122,6 +122,15 @@ def open_reader(options: Namespace) -> Reader:
     return StoreReader(home)
 
 
+def pod_of(options: Namespace) -> Pod:
+    """The Pod that a command is about, looked up before anything is started for it."""
+    reader = open_reader(options)
+    try:
+        return find_pod(reader, options.pod)
+    finally:
+        reader.close()
+
+
 def find_pod(reader: Reader, text: str) -> Pod:
     """The one Pod that `text` means. Raises `UsageError` when there is none, or more than one."""
     found = matching(reader.pods(), text)

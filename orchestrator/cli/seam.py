@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -46,15 +46,18 @@ class Gateway:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return self._call("POST", path, None, body or {})
 
-    def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[Wire]:
-        """Server-sent events until the server ends them. Raises `OwnerLost` when the connection breaks."""
+    def stream(
+        self, path: str, query: Mapping[str, Any] | None = None, closed: Callable[[], bool] = lambda: False
+    ) -> Iterator[Wire]:
+        """Server-sent events until the server ends them, or until `closed`, which is looked at whenever anything comes;
+        the comments of a quiet stream are something too. Raises `OwnerLost` when the connection breaks."""
         with closing(self._connect()) as connection:
             try:
                 response = self._send(connection, "GET", _with_query(path, query), None, accept="text/event-stream")
                 if response.status != 200:
                     raise _problem(response.status, response.read())
                 lines = EventLines()
-                while chunk := response.read1(_CHUNK):
+                while (chunk := response.read1(_CHUNK)) and not closed():
                     yield from lines.feed(chunk)
             except (OSError, HTTPException, EventTooLong) as error:
                 raise self._lost(error) from None

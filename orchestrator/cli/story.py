@@ -138,6 +138,8 @@ def _segment_start(entry: Entry) -> list[Told]:
     model = config.get("model") or {}
     tools = ", ".join(str(tool.get("name")) for tool in entry.get("tools") or ())
     origin = entry.get("origin")
+    if origin and origin.get("session") == entry.get("session"):
+        return []  # of a compaction, whose record tells it
     words = [f"segment  model {model.get('name', '?')}", f"workspace {config.get('workspace', '?')}"]
     if tools:
         words.append(f"tools {tools}")
@@ -244,11 +246,21 @@ def _rewound(entry: Entry) -> list[Told]:
 
 
 def _extension(entry: Entry) -> list[Told]:
+    if entry["domain"] == "compaction":
+        return [_compaction(entry["payload"])]
     return [Told("=", f"{entry['domain']} {json_text(entry['payload'])}", "dim")]
 
 
+def _compaction(record: Entry) -> Told:
+    before = count(record["before"])
+    if record.get("error"):
+        return Told("=", f"not compacted (about {before} tokens): {problem_words(record['error'])}", "red")
+    items = f"{record['summarised']} items summarised, {record['retained']} kept"
+    return Told("=", f"compacted from about {before} to {count(record['after'])} tokens ({items})", "yellow")
+
+
 def _segment_end(entry: Entry) -> list[Told]:
-    return [Told("=", "segment ends", "dim")]
+    return []  # what begins the next segment says why
 
 
 def _pod_end(entry: Entry) -> list[Told]:

@@ -6,21 +6,21 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from orchestrator.cli.check import store_file
-from orchestrator.cli.embedding import warn
+from orchestrator.cli.embedding import settings_of, warn
 from orchestrator.cli.failure import FINISHED, CommandError, UsageError
 from orchestrator.cli.forest import branches
 from orchestrator.cli.offline import open_store_reader
 from orchestrator.cli.paint import screen
 from orchestrator.cli.reaching import find_pod, home_of, open_reader
-from session_store.backends.sqlite import SqliteStore
+from session_store.backends.memory import MemoryStore
 from session_store.errors import ConditionFailed
 from session_store.lock import FileLock
-from session_store.opening import lock_path
+from session_store.opening import lock_path, make_folder, open_store, sqlite_path
+from session_store.requests import Store
 from session_store.transfer import FORMAT, BadExport, export_lines, import_lines
 
 
@@ -36,7 +36,7 @@ def export(options: Namespace) -> int:
             sessions = [branch.pod["id"] for branch in below]  # parents before their children
     finally:
         reader.close()
-    with closing(open_store_reader(store_file(home))) as store:
+    with closing(open_store_reader(settings_of(home).store_url)) as store:
         lines = (line for session in sessions for line in export_lines(store, session))
         if options.output is None or options.output == "-":
             for line in lines:
@@ -58,14 +58,8 @@ def bring(options: Namespace) -> int:
             "stop it (or import into another home with --home) and import again"
         )
     try:
-        path = store_file(home)
-        lock = FileLock(lock_path(path))
-        lock.acquire(wait=5.0)
-        try:
-            with closing(SqliteStore(path)) as store:
-                taken = _import_all(store, options.file)
-        finally:
-            lock.release()
+        with _writing(settings_of(home).store_url) as store:
+            taken = _import_all(store, options.file)
     finally:
         ownership.close()
     out = screen()
@@ -76,6 +70,26 @@ def bring(options: Namespace) -> int:
         for session in taken:
             out.line(f"  {session}")
     return FINISHED
+
+
+@contextmanager
+def _writing(url: str) -> Iterator[Store]:
+    """The store, opened for writing; under its lock if it has one."""
+    path = sqlite_path(url)
+    lock = None if path is None else FileLock(lock_path(path))
+    if path is not None and lock is not None:
+        make_folder(path)
+        lock.acquire(wait=5.0)
+    try:
+        store = open_store(url)
+        try:
+            yield store
+        finally:
+            if not isinstance(store, MemoryStore):
+                store.close()
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:
@@ -93,7 +107,7 @@ def _write(path: Path, lines: Iterator[str]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _import_all(store: SqliteStore, named: str) -> list[str]:
+def _import_all(store: Store, named: str) -> list[str]:
     taken: list[str] = []
     first = 0
     for lines in _sessions(named):

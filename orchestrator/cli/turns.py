@@ -1,4 +1,4 @@
-"""`rewind` and `fork`: back to an earlier prompt, and off from one."""
+"""`rewind` and `fork`: back to an earlier prompt, and off from one. `compact`: a shorter history."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from orchestrator.cli.cells import clean, cut, one_line
+from orchestrator.cli.cells import clean, count, cut, one_line
 from orchestrator.cli.embedding import Plan, join_or_own, settings_of
-from orchestrator.cli.failure import FINISHED, CommandError, UsageError
+from orchestrator.cli.failure import FAILED, FINISHED, CommandError, UsageError
 from orchestrator.cli.forest import Pod
 from orchestrator.cli.paint import screen
-from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader
+from orchestrator.cli.reaching import Reader, find_pod, home_of, open_reader, pod_of
 from orchestrator.cli.seam import Gateway
-from orchestrator.cli.story import Entry, segments_text
+from orchestrator.cli.story import Entry, problem_words, segments_text
 from session_store.codec import entry_from_plain
 from session_store.status import StatusFold
 
 PAGE = 500
+COMPACT_LIMIT = 900.0
+"""Seconds for which `compact` waits; a compaction has a limit of its own (`compaction.timeout`)."""
 SETTLE = 15.0
 """Seconds for which `rewind` waits until it took place."""
 _SHOWN = 100
@@ -31,7 +33,7 @@ def rewind(options: Namespace) -> int:
         return _list(options)
     if options.seq is None:
         raise UsageError(f"to which prompt? `polypod rewind {options.pod} --list` shows their numbers")
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
         path = f"/v1/pods/{pod['id']}"
@@ -47,7 +49,7 @@ def rewind(options: Namespace) -> int:
 
 
 def fork(options: Namespace) -> int:
-    pod = _find(options)
+    pod = pod_of(options)
     home = home_of(options)
     body: dict[str, Any] = {"message_id": f"fork-{secrets.token_hex(12)}"}
     if options.at is not None:
@@ -67,6 +69,24 @@ def fork(options: Namespace) -> int:
         out.line(f"it asks: {clean(str((made.get('question') or {}).get('question')))}", "yellow")
     out.line(f'polypod send {_word(str(made["name"]))} "…" goes on from there', "dim")
     return FINISHED
+
+
+def compact(options: Namespace) -> int:
+    """Exit 1 when it was tried and the history stays as it was."""
+    pod = pod_of(options)
+    home = home_of(options)
+    order = {"message_id": f"compact-{secrets.token_hex(12)}"}
+    with join_or_own(home, Plan(lambda: settings_of(home), roots=(pod["root_id"],))) as link:
+        told = _tried(link.gateway, f"/v1/pods/{pod['id']}", order)
+    out = screen()
+    name = clean(str(pod.get("name") or pod["id"]))
+    if options.json:
+        out.json(told)
+    elif told["compacted"]:
+        out.line(f"{name}: compacted from about {count(told['before'])} to {count(told['after'])} tokens")
+    else:
+        out.line(f"{name}: not compacted: {clean(problem_words(told.get('error')))}", "red")
+    return FINISHED if told["compacted"] else FAILED
 
 
 def prompts_in_history(entries: Iterable[Entry]) -> list[Entry]:
@@ -131,6 +151,20 @@ def _taken_place(gateway: Gateway, path: str, order: dict[str, Any]) -> dict[str
         time.sleep(0.1)
 
 
+def _tried(gateway: Gateway, path: str, order: dict[str, Any]) -> dict[str, Any]:
+    """The answer once it is known what came of it: the same order may be sent again."""
+    limit = time.monotonic() + COMPACT_LIMIT
+    while True:
+        told: dict[str, Any] = gateway.post(f"{path}/compact", order)
+        if told["compacted"] is not None:
+            return told
+        if time.monotonic() > limit:
+            raise CommandError(
+                f"the compaction goes on after {COMPACT_LIMIT:g} s; `polypod logs` shows what comes of it"
+            )
+        time.sleep(0.3)
+
+
 def _tell_rewound(options: Namespace, pod: Pod, told: dict[str, Any]) -> None:
     out = screen()
     if options.json:
@@ -142,14 +176,6 @@ def _tell_rewound(options: Namespace, pod: Pod, told: dict[str, Any]) -> None:
     text = segments_text((told.get("prompt") or {}).get("segments"))
     if text:
         out.line(f"taken back: {cut(one_line(text, _SHOWN), _SHOWN)}", "dim")
-
-
-def _find(options: Namespace) -> Pod:
-    reader = open_reader(options)
-    try:
-        return find_pod(reader, options.pod)
-    finally:
-        reader.close()
 
 
 def _word(name: str) -> str:

@@ -16,14 +16,14 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from actors.pod.actor import NAMESPACE, PodActor, PodActorSetup
 from actors.protocol.alerts import Alert
 from actors.protocol.ids import Clock, Ids
-from actors.protocol.tools import SpawnOrder
+from actors.protocol.tools import ALL_TOOLS, SpawnOrder
 from orchestrator.directory import facts as at
 from orchestrator.directory.beats import BeatServer
 from orchestrator.directory.orders import OrderFailed, Orders
 from orchestrator.directory.ports import Death, Found, HostGone
 from orchestrator.directory.roots import RootsFile
 from orchestrator.directory.service import DirectoryService
-from orchestrator.pods import ALL_TOOLS, PodFactory, ToolCatalogue
+from orchestrator.pods import PodFactory, ToolCatalogue
 from orchestrator.ports import NewPod
 from orchestrator.runtime import RuntimeSettings
 from session_store.codec import from_plain, prepare, to_plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from actors.pod.compacting import set_aside
 from actors.pod.endings import Commit, Ending, cancel_run, end_run, stop_pod, withdraw_cancelled
 from actors.pod.facts import pod_facts
 from actors.pod.openings import open_run, void
@@ -66,6 +67,8 @@ def _died(state: PodState, problem: Problem, run_id: str) -> Commit | None:
     if not state.running:
         if state.rewind is not None:
             return rewind(state, state.rewind)  # accepted, and nothing that comes after it may overtake it
+        if (refused := set_aside(state, problem)) is not None:
+            return refused
         if starts_run(fold, state.messages):
             commit = open_run(state, run_id)
             _foresee(state, commit)

@@ -40,6 +40,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{POD}/cancel", messages.control("cancel")),
     ("POST", f"{POD}/stop", messages.stop),
     ("POST", f"{POD}/rewind", turns.rewind),
+    ("POST", f"{POD}/compact", turns.compact),
     ("POST", f"{POD}/fork", turns.fork),
     ("GET", "/v1/inbox", pods.inbox),
     ("GET", "/v1/usage", spending.usage),

@@ -71,6 +71,10 @@ class Lenient(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class NoQuery(Lenient):
+    """Of a request that takes no parameters."""
+
+
 class SegmentBody(Body):
     """A typed part of a prompt. What it refers to stands in `path` or `slug`, or as in the log in `data`."""
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.gateway.access import Caller, caller_of
-from orchestrator.gateway.bodies import is_pod_id
+from orchestrator.gateway.bodies import NoQuery, is_pod_id
 from orchestrator.gateway.door import EmptyDoor
 from orchestrator.gateway.feed import Feed
 from orchestrator.gateway.options import GatewayOptions
@@ -158,7 +158,8 @@ class Call:
         return await self.gateway.row(self.request.path_params["pod_id"], self.caller.tenant)
 
     async def body(self, model: type[BodyT]) -> BodyT:
-        """The checked body; none counts as `{}`. Raises `HttpProblem`."""
+        """The checked body; none counts as `{}`. Such a request has no query. Raises `HttpProblem`."""
+        self.query(NoQuery)
         raw = await self._raw()
         if not raw.strip():
             plain: Any = {}

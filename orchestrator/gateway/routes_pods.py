@@ -71,6 +71,7 @@ async def show_all(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
+    call.query(bodies.NoQuery)
     return json_response(await call.gateway.show(await call.row()))
 
 
@@ -84,6 +85,7 @@ async def log(call: Call) -> Response:
 
 async def tasks(call: Call) -> Response:
     """From the log alone: the same for a live, a parked and an ended Pod."""
+    call.query(bodies.NoQuery)
     row = await call.row()
     found, head = await call.gateway.tasks.look(row.id)
     return json_response(tasks_view(found, face_in(row.config), head))
@@ -97,6 +99,7 @@ async def completions(call: Call) -> Response:
 
 
 async def inbox(call: Call) -> Response:
+    call.query(bodies.NoQuery)
     rows: list[PodRow] = []
     query = Query(tenant=call.caller.tenant, waiting_on_person=True, limit=PAGE)
     while True:

@@ -1,4 +1,4 @@
-"""Going back: `rewind` a session to before one of its prompts, `fork` one from any of its turns."""
+"""Going back: `rewind` a session to before one of its prompts, `fork` one from any of its turns; `compact` one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import asyncio
 
 from starlette.responses import Response
 
+from actors.protocol.compaction import read_record
 from actors.protocol.ids import uuid7
 from orchestrator.forks import ForkOrder, fork_of
 from orchestrator.gateway import bodies
 from orchestrator.gateway.context import PAGE, Call, json_response
 from orchestrator.gateway.problems import HttpProblem, invalid
 from session_store.codec import to_plain
-from session_store.entries import LogEntry, Rewound, UserInput
-from session_store.items import Json
+from session_store.entries import Extension, LogEntry, Rewound, UserInput
+from session_store.items import Json, Problem
 from session_store.messages import USER, Message
 from session_store.reading import decoded
 from session_store.requests import Deliver, FindMessage, Read
@@ -58,24 +59,70 @@ async def fork(call: Call) -> Response:
     return json_response(await gateway.show(new), 200 if made.existed else 201, headers)
 
 
-async def _rewound(call: Call, row: PodRow, message_id: str, to_seq: int) -> dict[str, Json]:
-    """`rewound`: the seq of the entry that did it (null: not yet), `prompt`: what was taken back, to be sent anew."""
+async def compact(call: Call) -> Response:
+    """202 once it is durable, with what came of it if that is known within `cancel_wait`; the same again: 200.
+
+    Raises busy (not at rest, another compaction, a call that waits for a permission), pod-ended.
+    """
+    body = await call.body(bodies.ControlBody)
+    row = await call.row()
+    message = Message(body.message_id or call.gateway.new_id(), "compact", USER)
+    delivered = await call.gateway.feed.ask(Deliver(row.id, message))
+    call.gateway.hint(row.id)
+    view = {
+        "pod_id": row.id,
+        "changed": not delivered.existed,
+        "message_id": message.message_id,
+        **await _compacted(call, row, message.message_id),
+    }
+    return json_response(view, 200 if delivered.existed else 202)
+
+
+async def _compacted(call: Call, row: PodRow, message_id: str) -> dict[str, Json]:
+    """`compacted` null: it goes on; true: with the sizes; false: with the error, and everything is as it was."""
+    seq = await _consumed(call, row, message_id, "compacted")
+    now = await call.gateway.row(row.id, row.tenant)
+    view: dict[str, Json] = {"status": now.status, "head_seq": now.head, "compacted": None}
+    if seq is None:
+        return view
+    found = await _entries(call, row.id, seq, seq - 1)
+    records = [read_record(e) for e in found if isinstance(e, Extension)]
+    record = next((r for r in records if r is not None and message_id in r.orders), None)
+    if record is None:
+        gone = Problem("cancelled", "The compaction was cancelled.")
+        return {**view, "compacted": False, "error": to_plain(gone)}
+    view |= {"compacted": record.error is None, "before": record.before}
+    return view | ({"after": record.after} if record.error is None else {"error": to_plain(record.error)})
+
+
+async def _consumed(call: Call, row: PodRow, message_id: str, what: str) -> int | None:
+    """The head once the message was consumed; None when it was not within `cancel_wait`."""
     gateway = call.gateway
 
     async def consumed() -> int | None:
         state = await gateway.feed.ask(FindMessage(row.id, message_id))
         if state.state == "undeliverable":
-            raise HttpProblem("pod-ended", f"The Pod {row.name or row.id} ended before it was rewound.")
+            raise HttpProblem("pod-ended", f"The Pod {row.name or row.id} ended before it was {what}.")
         return None if state.state == "pending" else state.seq
 
-    seq = await gateway.until(row.id, consumed, gateway.options.cancel_wait)
+    return await gateway.until(row.id, consumed, gateway.options.cancel_wait)
+
+
+async def _rewound(call: Call, row: PodRow, message_id: str, to_seq: int) -> dict[str, Json]:
+    """`rewound`: the seq of the entry that did it (null: not yet), `prompt`: what was taken back, to be sent anew."""
+    gateway = call.gateway
+    seq = await _consumed(call, row, message_id, "rewound")
+    done = None
+    if seq is not None:
+        done = next((e for e in await _entries(call, row.id, seq, seq - 1) if isinstance(e, Rewound)), None)
+    if done is not None:
+        to_seq = done.to  # the id may have been used before, for another prompt
     target = await _entries(call, row.id, to_seq, to_seq - 1)
-    done = [] if seq is None else await _entries(call, row.id, seq, seq - 1)
     now = await gateway.row(row.id, row.tenant)
     view: dict[str, Json] = {
         "status": now.status,
         "head_seq": now.head,
-        "rewound": next((e.seq for e in done if isinstance(e, Rewound)), None),
+        "rewound": None if done is None else done.seq,
     }
     for entry in target:
         if isinstance(entry, UserInput):

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from orchestrator.events import SLOW_READER
 from orchestrator.gateway.options import GatewayOptions
 from orchestrator.gateway.sse import MEDIA_TYPE
-
-SLOW = "slow-reader"
 
 
 class Reader(Protocol):
@@ -40,7 +39,7 @@ class EventStream(Response):
         async with self._source() as reader:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             slow = await self._until_gone(self._pump(reader, send), receive)
-            last = await reader.farewell(SLOW) if slow else b""
+            last = await reader.farewell(SLOW_READER) if slow else b""
         # The source is left: a reader that is dropped holds nothing but its connection.
         if slow is not None:
             await self._until_gone(self._sent(last, False, send, self._options.linger), receive)

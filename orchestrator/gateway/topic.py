@@ -179,7 +179,8 @@ class PodTopic:
 
     async def _look(self, cursor: int) -> LiveBatch | None:
         """None: the Pod cannot be reached."""
-        wait = self._feed.options.watch_wait
+        # The first look finds what happened before and does not wait: what happens meanwhile would count as that.
+        wait = 0.0 if self._old_news else self._feed.options.watch_wait
         try:
             async with asyncio.timeout(wait + WATCH_GRACE):
                 return await self._feed.plane.watch(self.pod_id, cursor, wait)

@@ -8,6 +8,7 @@ by its `pod_id` and `seq`). A store that has forgotten the place names every ses
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,10 @@ ALERTS_WAITING = 8 * KEPT
 OPERATOR = "default"
 """The tenant that hears of the control plane itself: the home's owner."""
 RETRY_PAUSE = 0.5
+CLOCKS_APART = 60_000
+"""Milliseconds by which the clocks of store and gateway may differ: a cursor beyond that is of no time there was."""
+
+_CURSOR = re.compile(r"([0-9a-f]{1,15})\.([0-9a-f]{1,15})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,8 @@ class TreeCursor:
     @classmethod
     def read(cls, text: str) -> TreeCursor | None:
         """None if `text` is no cursor of this kind."""
-        place, _, since = text.strip().partition(".")
-        try:
-            cursor = cls(int(place, 16), int(since, 16))
-        except ValueError:
-            return None
-        return cursor if cursor.place >= 0 and 0 <= cursor.since < 1 << 62 and cursor.place < 1 << 62 else None
+        found = _CURSOR.fullmatch(text.strip())
+        return None if found is None else cls(int(found[1], 16), int(found[2], 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ class TreeReader:
     async def _begin(self) -> bytes:
         """Find the place to begin at; a `resync` if the client's cursor names none."""
         cursor = None if self._given is None else TreeCursor.read(self._given)
-        if cursor is not None:
+        ahead = cursor is not None and cursor.since > self._now_ms() + CLOCKS_APART
+        if cursor is not None and not ahead:
             found = await self._feed.ask(Follow(cursor.place))
             self._since = self._newest = cursor.since
             self.notice(found)
@@ -136,7 +138,7 @@ class TreeReader:
             # An id without data: a client that loses the connection before anything happens has its place.
             return f"id: {TreeCursor(self._place, self._newest)}\n\n".encode()
         here = TreeCursor(self._place, self._newest)
-        return frame(Resync("malformed-cursor", None, None, cursor=str(here)))
+        return frame(Resync("beyond-head" if ahead else "malformed-cursor", None, None, cursor=str(here)))
 
     async def _alert_frames(self) -> bytes:
         """The latest kept alerts of this caller at first, then each new one."""

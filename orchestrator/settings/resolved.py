@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.config import CompactionRule, ModelSpec, ReminderRule
 from orchestrator.directory.settings import DirectorySettings
 from orchestrator.hooks import HookUnusable, load
 from orchestrator.runtime import HookSettings, Limits, MemorySpec, PermissionSpec, ProfileSpec, RuntimeSettings
@@ -69,6 +69,7 @@ class Settings:
             memory_root=tables.memory.root or str(self.folder / "memory"),
             default_model=self.default_model,
             reminder=ReminderRule(**tables.reminder.model_dump()),
+            compaction=_compaction(tables),
             memory=MemorySpec(**tables.memory.model_dump(exclude={"root"})),
             hooks=HookSettings(**{**tables.hooks.model_dump(), "use": tuple(tables.hooks.use)}),
         )
@@ -96,11 +97,6 @@ class Settings:
         if script is not None and not Path(script).is_file():
             return f"Model `{name}` reads its replies from {script}, and there is no such file."
         return None
-
-    def without_effect(self) -> tuple[str, ...]:
-        """Keys that somebody has set and no part of this version acts on."""
-        table = self.tables.compaction
-        return tuple(f"compaction.{key}" for key in sorted(table.model_fields_set))
 
     def check_hooks(self) -> None:
         """Raises `SettingsError` for a hook of the settings that cannot be loaded: who named it relies on it."""
@@ -146,6 +142,12 @@ def model_spec(name: str, table: ModelTable) -> ModelSpec:
         script=table.script,
         options=table.options,
     )
+
+
+def _compaction(tables: SettingsFile) -> CompactionRule:
+    table, named = tables.compaction, tables.compaction.model
+    model = None if named is None else model_spec(named, tables.models[named])
+    return CompactionRule(table.threshold, table.request_threshold, table.retained_tokens, model, table.timeout)
 
 
 def _profile(name: str, table: ProfileTable) -> ProfileSpec:

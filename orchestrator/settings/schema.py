@@ -129,17 +129,21 @@ class MemoryTable(Table):
 
 
 class CompactionTable(Table):
-    """Tokens. `threshold` is looked at between runs, `request_threshold` between requests; 0 is off."""
+    """Tokens; see `actors.protocol.config.CompactionRule`. `timeout` in seconds."""
 
     threshold: Count = 0
     request_threshold: Count = 0
     retained_tokens: Count | None = None
     model: Name | None = None
+    timeout: Seconds = 300.0
 
     @model_validator(mode="after")
     def _ordered(self) -> CompactionTable:
         if 0 < self.request_threshold < self.threshold:
             raise ValueError("`request_threshold` must not be below `threshold`.")
+        least = self.threshold or self.request_threshold
+        if self.retained_tokens is not None and 0 < least <= self.retained_tokens:
+            raise ValueError(f"`retained_tokens` must be below {least}, or nothing could ever be left out.")
         return self
 
 

@@ -52,6 +52,8 @@ class Asking:
                 answer: T | CommandError = call()
             except CommandError as error:
                 answer = error
+            except Exception as error:  # an answer in no form that is known: told, and asked again like any other
+                answer = CommandError(f"the answer makes no sense here ({type(error).__name__}: {error})")
             if self._app.is_running:
                 self._app.call_later(ended, answer)
 

@@ -188,8 +188,9 @@ class Committed:
 
     def _mark(self, entry: Entry) -> None:
         told = tell(entry)
-        style = told[0].style if told else "dim"
-        self.put(Mark(f"{_seq(entry)}:0", _seq(entry), str(entry["type"]), _words(told), style))
+        if told:
+            kind = "compaction" if entry.get("domain") == "compaction" else str(entry["type"])
+            self.put(Mark(f"{_seq(entry)}:0", _seq(entry), kind, _words(told), told[0].style))
 
 
 _TAKERS: Mapping[str, Callable[[Committed, Entry], None]] = {

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.seam import Gateway
-from orchestrator.events import PodStreamEvent
+from orchestrator.events import PodStreamEvent, Resync
 from orchestrator.following import PodFollowing
 
 WAITING = 4096
@@ -45,7 +45,8 @@ NO_OWNER = "nobody owns this home now: `polypod serve` starts its owner, and thi
 
 
 class Feed:
-    """Starts at once. `close` lets the thread end with the next thing it hears; nothing is taken from it any more."""
+    """Starts at once. `close` lets the thread end with the next thing it hears, at the latest the comment of a quiet
+    stream; nothing is taken from it any more."""
 
     def __init__(self, reach: Reach, pod_id: str, after: int) -> None:
         self.pod_id = pod_id
@@ -84,7 +85,8 @@ class Feed:
         gateway = self._reach()
         if gateway is None:
             return NO_OWNER
-        stream = gateway.stream(f"/v1/pods/{self.pod_id}/events", {"after": self._following.place})
+        path, place = f"/v1/pods/{self.pod_id}/events", self._following.place
+        stream = gateway.stream(path, {"after": place}, self._closed.is_set)
         self._following.connected()
         connected = False
         for wire in stream:
@@ -93,6 +95,8 @@ class Feed:
                 self._put(Connected())
             for event in self._following.take(wire):
                 self._put(event)
+                if isinstance(event, Resync) and event.is_final:
+                    return event.detail or event.reason
             if self._closed.is_set():
                 break
         return "the stream has ended"

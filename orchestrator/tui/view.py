@@ -40,6 +40,8 @@ class TranscriptView(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="transcript")
         self._blocks: Sequence[Block] = ()
+        self._known: Sequence[str] = ()
+        """Keys of the blocks that are laid out."""
         self._layout = Layout(80)
         self._opened: set[str] = set()
         self._ends: list[int] = []
@@ -166,8 +168,6 @@ class TranscriptView(ScrollView, can_focus=True):
         """What stands at the top of the sight: a block's key and a row of it."""
         place = self._place_of(self.scroll_offset.y)
         return None if place is None else (self._known[place[0]], place[1])
-
-    _known: Sequence[str] = ()
 
     def _lay_out(self, keep_following: bool = True) -> None:
         top, following = self._top(), self._following and keep_following

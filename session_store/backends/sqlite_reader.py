@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from session_store.backends.packing import message_of, session_state, unpack_fold
 from session_store.backends.sqlite_rows import (
     SELECT_PENDING,
     SELECT_SESSIONS,
@@ -16,10 +17,7 @@ from session_store.backends.sqlite_rows import (
     config_of,
     damage_of,
     derive_fold,
-    message_of,
     read_rows,
-    session_state,
-    unpack_fold,
 )
 from session_store.backends.sqlite_schema import PLACE_BITS, PLACE_MASK, is_damage, open_reader
 from session_store.backends.sqlite_tables import find_message

@@ -8,22 +8,24 @@ from typing import Any
 from zlib import crc32
 
 from session_store import rules
-from session_store.backends.sqlite_rows import (
+from session_store.backends.packing import (
     PLACES,
+    message_of,
+    pack_batch,
+    pack_fold,
+    pack_scope,
+    session_state,
+    unpack_fold,
+    unpack_scope,
+)
+from session_store.backends.sqlite_rows import (
     SELECT_PENDING,
     SELECT_SESSIONS,
     checked_head,
     config_of,
     damage_of,
     derive_fold,
-    message_of,
-    pack_batch,
-    pack_fold,
-    pack_scope,
     read_rows,
-    session_state,
-    unpack_fold,
-    unpack_scope,
 )
 from session_store.backends.sqlite_schema import PLACE_BITS, PLACE_MASK, is_damage
 from session_store.codec import decode_entry, pack, to_plain

@@ -1,15 +1,19 @@
 """Any sequence of requests against a plain model: what is acknowledged is there once, what is refused left no trace."""
 
 import tempfile
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from session_store.backends.memory import MemoryStore
+from session_store.backends.postgres import PostgresStore
+from session_store.backends.postgres_check import check_postgres
+from session_store.backends.postgres_link import address_of
 from session_store.backends.sqlite import SqliteStore
 from session_store.check import check
 from session_store.entries import Extension, LogEntry, Origin, Rewound, UserInput
@@ -20,6 +24,8 @@ from session_store.requests import (
     Annotate,
     Append,
     Appended,
+    Commit,
+    Commits,
     Create,
     Deliver,
     Delivery,
@@ -34,6 +40,7 @@ from session_store.requests import (
     Request,
 )
 from session_store.status import StatusFold
+from tests.support.postgres import PostgresServer
 from tests.support.store import Ticks, deliver, message, row, start, text
 
 SESSIONS = ("s0", "s1", "s2")
@@ -292,15 +299,13 @@ class StoreMachine(RuleBasedStateMachine):
         assert sorted(wanting) == sorted(n for n, m in self.models.items() if m.inbox)
 
 
-class SqliteMachine(StoreMachine):
+class RestartingMachine(StoreMachine):
     """The same with restarts in between."""
 
     def make(self) -> Any:
-        self.folder = tempfile.TemporaryDirectory()
         return self.reopened()
 
-    def reopened(self) -> SqliteStore:
-        return SqliteStore(Path(self.folder.name) / "store.db", Ticks())
+    def reopened(self) -> Any: ...
 
     @rule()
     def restart(self) -> None:
@@ -314,6 +319,15 @@ class SqliteMachine(StoreMachine):
         if name in self.models:
             assert self.store.execute(Read(name, after=10_000)).entries == ()
 
+
+class SqliteMachine(RestartingMachine):
+    def make(self) -> Any:
+        self.folder = tempfile.TemporaryDirectory()
+        return self.reopened()
+
+    def reopened(self) -> SqliteStore:
+        return SqliteStore(Path(self.folder.name) / "store.db", Ticks())
+
     def teardown(self) -> None:
         self.store.close()
         assert check(Path(self.folder.name) / "store.db") == []
@@ -324,3 +338,57 @@ TestMemory = StoreMachine.TestCase
 TestMemory.settings = settings(max_examples=60, stateful_step_count=30)
 TestSqlite = SqliteMachine.TestCase
 TestSqlite.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+class Alternating:
+    """Two store actors in front of one database: each request goes to the other one than the last."""
+
+    def __init__(self, url: str) -> None:
+        self.stores = [PostgresStore(url, Ticks()) for _ in range(2)]
+        self.cursor = self.stores[1].execute(Follow(-1)).cursor
+        self.known: dict[str, int] = {}
+
+    def execute(self, request: Request[Any]) -> Any:
+        if isinstance(request, Follow):
+            return self.follow(request)
+        self.stores.reverse()
+        return self.stores[0].execute(request)
+
+    def follow(self, request: Follow) -> Commits:
+        """Of the older store, once it has heard of all that went through the younger."""
+        old, young = sorted(self.stores, key=lambda store: store._tables.writer)
+        done = young.execute(Follow(self.cursor))
+        self.cursor = done.cursor
+        found = old.execute(request)
+        heads = {c.session: c.head for c in found.commits}
+        self.known |= heads
+        deadline = time.monotonic() + 10
+        while request.cursor != -1 and any(self.known.get(c.session, -1) < c.head for c in done.commits):
+            assert time.monotonic() < deadline
+            found = old.execute(Follow(found.cursor, 1.0))
+            heads |= {c.session: c.head for c in found.commits}
+            self.known |= heads
+        return Commits(found.cursor, tuple(Commit(s, h) for s, h in heads.items()))
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+def test_postgres(postgres: PostgresServer) -> None:
+    address = address_of(postgres.url())
+    assert address is not None
+
+    class PostgresMachine(RestartingMachine):
+        def make(self) -> Any:
+            postgres.wipe()
+            return self.reopened()
+
+        def reopened(self) -> Any:
+            return Alternating(postgres.url())
+
+        def teardown(self) -> None:
+            self.store.close()
+            assert check_postgres(address) == []
+
+    run_state_machine_as_test(PostgresMachine, settings=settings(max_examples=15, stateful_step_count=30))

@@ -227,3 +227,22 @@ def test_a_pod_is_rewound_and_forked_and_both_go_on(polypod: Polypod) -> None:
     assert [p["text"] for p in polypod.json("rewind", "twin", "--list")] == ["three"]
     assert "2 items kept" in polypod.run("logs", "twin")
     assert polypod.json("check")["damage"] == []
+
+
+def test_C06_a_pod_is_compacted_and_exported_and_goes_on(polypod: Polypod) -> None:
+    summary = {"match": {"pod": "compact"}, "text": "<summary>They counted.</summary>", "repeat": True}
+    answers = ({"match": {"pod": "scout", "request": n}, "text": f"answer {n}"} for n in range(1, 5))
+    polypod.script(summary, *answers)
+    polypod.start("serve", "--port", "0")
+    polypod.until("it serves", (polypod.home / "server.json").exists)
+    polypod.run("run", f"one {'word ' * 3_000}", "--name", "scout")
+    polypod.run("send", "scout", "two", "--wait")
+    assert "scout: compacted from about" in polypod.run("compact", "scout")
+    assert "answer 3" in polypod.run("send", "scout", "three", "--wait")
+    told = polypod.run("logs", "scout")
+    assert told.count("compacted from about") == 1
+    assert "word word" in told  # people still see all of it
+    assert {row["worker"] for row in polypod.json("usage", "--by", "worker")["rows"]} == {"pod", "compact"}
+    kinds = [json.loads(line).get("type") for line in polypod.run("export", "scout").splitlines()]
+    assert kinds.count("segment_start") == 2
+    assert polypod.json("check")["damage"] == []

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from actors.protocol.tools import FILE_TOOLS
 from actors.tools.executor import run_calls
 from actors.tools.limits import ToolLimits
-from actors.tools.registry import FILE_TOOLS, build_toolbox
+from actors.tools.registry import build_toolbox
 from session_store.items import ToolCall
 from tests.support.tool_calls import Bench, told
 

@@ -28,6 +28,7 @@ from session_store.restore import ATTACHMENT_KINDS, restore
 from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
 from tests.simulation import planning, tools
+from tests.simulation.compactions import check_segments
 from tests.simulation.world import LawBroken, Reference, World
 
 _CANCELS = ("cancelled", "withdrawn")
@@ -41,6 +42,7 @@ def check_all(world: World) -> None:
         try:
             _log(reference)
             _calls(reference)
+            check_segments(reference.entries)
             _catalogue(world, rows[session], reference)
             _rest(rows[session])
             _children(world, rows[session], reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.pod import stimuli as st
@@ -41,7 +42,22 @@ CALLS = {
 
 
 def answer(world: World, pod: Incarnation, request_id: str) -> st.Stimulus:
-    """The end of one request: mostly a reply, sometimes a failure."""
+    """The end of one request. Where histories are compacted its prompt is measured, more or less as estimated, and is
+    too long at times."""
+    told = _answer(world, pod, request_id)
+    state = pod.machine.state
+    if not state.config.compaction.on:
+        return told
+    if world.chance(0.04):
+        return st.RequestFailed(request_id, "context_overflow", "too long")
+    if isinstance(told, st.ReplyCompleted):
+        measured = round(state.facts.occupancy.tokens * world.rng.choice((0.9, 1.0, 1.2)))
+        return replace(told, reply=replace(told.reply, usage=Usage(measured, 0, 0, 20)))
+    return told
+
+
+def _answer(world: World, pod: Incarnation, request_id: str) -> st.Stimulus:
+    """Mostly a reply, sometimes a failure."""
     rng = world.rng
     world.model_budget -= 1
     if world.model_budget <= 0 or (world.calm and rng.random() < 0.5):

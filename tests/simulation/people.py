@@ -27,6 +27,7 @@ ACTS = {
     "annotate": 6,
     "rewind": 20,
     "fork": 5,
+    "compact": 8,
 }
 FAULTS = {"crash": 60, "replace": 30, "directory": 8, "crash all": 4}
 
@@ -92,6 +93,8 @@ class People:
                 self.rewind(rng.choice(at_rest) if at_rest and rng.random() < 0.8 else session)
             case "fork":
                 self.fork(session)
+            case "compact":
+                self._deliver(Deliver(session, Message(world.token("compact"), "compact", "user")))
             case _:
                 self.control(session, kind)
 

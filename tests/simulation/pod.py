@@ -23,7 +23,7 @@ from session_store.errors import Refused, StaleEpoch
 from session_store.items import AssistantMessage, ToolResultGroup
 from session_store.requests import Append, Lease, Pending, Release
 from session_store.restore import restore
-from tests.simulation import model, orders, prompts, tools
+from tests.simulation import compactions, model, orders, prompts, tools
 from tests.simulation.world import Event, LawBroken, World
 
 CLIENT_TRIES = 3
@@ -56,7 +56,7 @@ class Incarnation:
         self.planned: dict[int, TaskList] = {}
         """The task list as the calls of a reply have left it so far, by the seq of the reply."""
         self._finished: list[tuple[int, ToolOutcome]] = []
-        self._request_aborted = self._resolving_aborted = False
+        self._request_aborted = self._resolving_aborted = self._compaction_aborted = False
         self._deadline: Event | None = None
         self.check_memory()
         self._later("open", lambda: self.feed(st.Opened()))
@@ -105,6 +105,14 @@ class Incarnation:
                 self._later("references", lambda: self._resolved(instruction), wait)
             case do.AbortResolving():
                 self._resolving_aborted = True
+            case do.FixExtraction(compaction_id):
+                self._compaction_aborted = False
+                self._later("extraction fixed", lambda: self._fixed(compaction_id), self.world.rng.choice((0, 5)))
+            case do.Compact():
+                orders.check_free(self.machine.state, ("stop", "cancel", "pause"))
+                self._later("compaction", lambda: self._compacted(instruction), self.world.rng.choice((0, 5, 300)))
+            case do.AbortCompaction():
+                self._compaction_aborted = True
             case do.SendRequest():
                 self._send_request(instruction)
             case do.AbortRequest():
@@ -208,6 +216,19 @@ class Incarnation:
             self.feed(st.ResolvingAborted(order.message_id))
         else:
             self.feed(st.ReferencesResolved(order.message_id, prompts.looked_up(self.world, order)))
+
+    def _fixed(self, compaction_id: str) -> None:
+        if self._compaction_aborted and self.world.rng.random() < 0.7:
+            self.feed(st.CompactionAborted(compaction_id))
+        else:
+            self.feed(st.ExtractionFixed(compaction_id))
+
+    def _compacted(self, wanted: do.Compact) -> None:
+        """By the real plan; the worker fails at times."""
+        if self._compaction_aborted and self.world.rng.random() < 0.7:
+            self.feed(st.CompactionAborted(wanted.compaction_id))
+            return
+        self.feed(compactions.made(self.world, self.machine.state, wanted))
 
     # --- the model ---
 

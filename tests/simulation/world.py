@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.pod.facts import PodFacts, pod_facts
-from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
+from actors.protocol.config import CompactionRule, ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.ids import uuid7
 from session_store.backends.memory import MemoryStore
 from session_store.entries import LogEntry, Rewound, SegmentStart
@@ -99,6 +99,9 @@ class World:
         self.sessions: list[str] = []
         self.pod_limits = PodLimits(3, self.rng.choice((2, 4)), self.rng.choice((8, 20)))
         self._tokens = 0
+        threshold = self.rng.choice((0, 0, 0, 260, 400))
+        self.compaction = CompactionRule(threshold, threshold and threshold + self.rng.choice((0, 60)), 40)
+        """Off in most worlds, met often in the others."""
         self._tastes: dict[str, list[int]] = {}
         self.hint: Callable[[tuple[str, ...]], None] = lambda _: None
         self.before_append: Callable[[Append], None] = lambda _: None
@@ -226,6 +229,7 @@ class World:
             limits=limits,
             max_wakes=self.rng.choice((3, 1000)),
             detached=bool(more.get("detached")),
+            compaction=self.compaction,
             planning=self.rng.choice(("tasks", "tasks", "todo")),
             reminder=ReminderRule(self.rng.choice((0, 1, 1, 2, 3)), self.rng.choice((0, 1, 2, 4))),
         )

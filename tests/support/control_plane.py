@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from session_store.errors import StoreDamaged, StoreUnavailable
 from session_store.items import Json
 from session_store.messages import USER, Message
 from session_store.reading import read_log
-from session_store.requests import Create, Deliver, Follow, Query, ReplyT, Request
+from session_store.requests import Create, Deliver, EntryRange, Follow, Query, Read, ReplyT, Request
 from session_store.rows import PodRow
 from tests.support.local_pods import TOOLS, LocalPods
 from tests.support.store import Owner
@@ -33,11 +34,15 @@ POLL = 0.002
 
 
 class WaitingStore:
-    """`AsyncStore` over the memory store whose `Follow` waits. `down`: no answer; `calls` counts requests by kind."""
+    """`AsyncStore` over the memory store whose `Follow` waits. `down`: no answer; `calls` counts requests by kind.
+
+    `purged`: entries up to this seq are gone, of every session.
+    """
 
     def __init__(self, memory: MemoryStore) -> None:
         self.memory = memory
         self.down = False
+        self.purged = 0
         self.calls: Counter[str] = Counter()
 
     async def execute(self, request: Request[ReplyT]) -> ReplyT:
@@ -45,6 +50,8 @@ class WaitingStore:
         await asyncio.sleep(0)
         if self.down:
             raise StoreUnavailable("the disk is away")
+        if isinstance(request, Read):
+            return self._left(request)  # type: ignore[return-value]
         if not isinstance(request, Follow):
             return self.memory.execute(request)
         limit = time.monotonic() + request.wait
@@ -53,6 +60,10 @@ class WaitingStore:
             if found.commits or time.monotonic() >= limit or self.down:
                 return found  # type: ignore[return-value]
             await asyncio.sleep(POLL)
+
+    def _left(self, request: Read) -> EntryRange:
+        found = self.memory.execute(request)
+        return replace(found, entries=tuple(e for e in found.entries if e.seq > self.purged))
 
 
 class FakePlane:

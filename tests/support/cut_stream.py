@@ -6,9 +6,8 @@ For tests that cut the connection at any byte. Only the store and what lies betw
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from actors.pod.live import LiveLog
 from orchestrator.event_lines import EventLines
@@ -34,18 +33,9 @@ from session_store.items import Text, ToolResult
 from session_store.requests import Query
 from session_store.rows import PodRow
 from tests.support import store as words
+from tests.support.at_once import at_once
 
 T = TypeVar("T")
-
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The value of a coroutine that never has to wait."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    raise AssertionError("it waits")
 
 
 class PlayedPod:

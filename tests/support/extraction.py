@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.extractor.driver import Extractor
+from actors.extractor.driver import MARKS_KEPT, Extractor
 from actors.extractor.ports import ExtractionSettings, ExtractorParts
 from actors.extractor.prompt import built_in
 from actors.extractor.ranges import POINTER, RANGE
@@ -21,6 +21,7 @@ from session_store.items import HistoryItem, Json, Segment
 from session_store.local import LocalStore
 from session_store.messages import USER
 from session_store.reading import read_log
+from tests.support.clock import HandClock
 from tests.support.staging import MemoryStaging
 from tests.support.store import Owner, Ticks, create, message, text
 
@@ -68,19 +69,6 @@ class Told:
 
     async def tell(self, session: str, level: str, code: str, message: str) -> None:
         self.alerts.append((session, code, message))
-
-
-class HandClock:
-    """A clock that only the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def now_ms(self) -> int:
-        return round(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class CountingTokens:
@@ -159,7 +147,7 @@ class ExtractionWorld:
         self.settings = ExtractionSettings(**{"threshold": 10_000, **settings})
         self.secret = "correct-horse-battery"
 
-    def extractor(self, **parts: Any) -> Extractor:
+    def extractor(self, marks_kept: int = MARKS_KEPT, **parts: Any) -> Extractor:
         def choose(config: dict[str, Json]) -> Model:
             return self.model
 
@@ -174,7 +162,7 @@ class ExtractionWorld:
             "mask": lambda words: words.replace(self.secret, "[known]"),
             "settings": self.settings,
         }
-        return Extractor(ExtractorParts(**{**made, **parts}))
+        return Extractor(ExtractorParts(**{**made, **parts}), marks_kept)
 
     def session(self, name: str = "s") -> Growing:
         return Growing(self.memory, name)

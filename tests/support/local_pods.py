@@ -8,25 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from actors.compactor.driver import CompactorParts, SessionCompactor
+from actors.compactor.prompt import built_in as compactor_prompt
 from actors.extractor.driver import Extractor
 from actors.models.scripted import ScriptedModel
 from actors.pod.hooks import HookSet
 from actors.pod.host import PodHost
 from actors.pod.ports import CallRunner
 from actors.protocol.alerts import Alert
-from actors.protocol.config import ModelSpec, PodConfig, RunLimits
+from actors.protocol.compaction import Compactor
+from actors.protocol.config import CompactionRule, ModelSpec, PodConfig, RunLimits
 from actors.protocol.ids import child_id, uuid7
 from actors.protocol.model import Model, ModelError
 from actors.protocol.permissions import PermissionRules
 from actors.protocol.references import Place, References
 from actors.protocol.tasks import TASK_TOOLS
-from actors.protocol.tools import Children, ChildrenError, SpawnOrder, Toolbox
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, Children, ChildrenError, SpawnOrder, Toolbox
 from actors.tools.executor import run_calls
 from actors.tools.guard import GuardPool
 from actors.tools.permission import Permissions
 from actors.tools.references.resolver import Library
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
+from actors.tools.registry import ToolSetup, build_toolbox
 from orchestrator.directory.alerts import AlertBook
+from orchestrator.system import SystemIds
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry, entry_json
 from session_store.entries import LogEntry, SegmentStart
@@ -87,6 +91,18 @@ class LocalParts:
     def offer_extraction(self, session: str) -> None:
         if self.extractor is not None:
             self.extractor.offer(session)
+
+    async def fix_extraction(self, session: str, through: int) -> bool:
+        if self.extractor is not None:
+            await self.extractor.fix(session, through)
+        return True
+
+    def compactor(self, config: PodConfig, references: References) -> Compactor:
+        spec = config.compaction.model or config.model
+        parts = CompactorParts(
+            self.store, references, SystemIds(), config.compaction, lambda: self.model(spec), compactor_prompt
+        )
+        return SessionCompactor(parts)
 
     def forbidden(self) -> tuple[str, ...]:
         return ()
@@ -163,6 +179,7 @@ class LocalPods:
         """Of Pods created from now on."""
         self.host = PodHost(self.parts)
         self.folder = folder
+        self.compaction = CompactionRule()
         self._epoch: int | None = None
         self._count = 0
 
@@ -181,6 +198,7 @@ class LocalPods:
             workspace=str(self.folder.resolve()),
             tools=TOOLS,
             planning="tasks",
+            compaction=self.compaction,
             limits=RunLimits(**limits),  # type: ignore[arg-type]
             permissions=self.permissions,
         )

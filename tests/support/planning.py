@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from actors.protocol.tasks import TaskList, read_change
-from actors.protocol.tools import CallKey, ToolContext, ToolOutcome
+from actors.protocol.tools import PLANNING_TOOLS, CallKey, ToolContext, ToolOutcome
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
-from actors.tools.registry import PLANNING_TOOLS, ToolSetup, build_toolbox
+from actors.tools.registry import ToolSetup, build_toolbox
 from session_store.items import ToolCall
-
-T = TypeVar("T")
+from tests.support.at_once import at_once
 
 TOOLBOX = build_toolbox(PLANNING_TOOLS, None, GuardPool())
-
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    raise AssertionError("it waits for something")
 
 
 def answer(tasks: TaskList, call: ToolCall, index: int = 0) -> ToolOutcome:

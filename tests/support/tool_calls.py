@@ -7,10 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from actors.protocol.tools import CallKey, Children, FileSeen, Toolbox, ToolContext, ToolOutcome
+from actors.protocol.tools import (
+    ASKING_TOOLS,
+    CHILD_TOOLS,
+    FILE_TOOLS,
+    CallKey,
+    Children,
+    FileSeen,
+    Toolbox,
+    ToolContext,
+    ToolOutcome,
+)
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
-from actors.tools.registry import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolSetup, build_toolbox
+from actors.tools.registry import ToolSetup, build_toolbox
 from session_store.items import ToolCall
 from session_store.requests import Scope
 

@@ -28,9 +28,11 @@ TS = "2026-11-30T12:00:00.000Z"
 
 @dataclass
 class ScriptedServer:
-    """Answers its n-th connection with the n-th bytes and closes it; notes the cursor of each. None: says nothing."""
+    """Answers its n-th connection with the n-th bytes and closes it, `after` s later; notes the cursor of each. None:
+    says nothing."""
 
     answers: Sequence[bytes | None]
+    after: float = 0.0
     port: int = 0
     places: list[str | None] = field(default_factory=list)
 
@@ -43,6 +45,7 @@ class ScriptedServer:
             await reader.read()  # until the client leaves
         else:
             writer.write(answer)
+            await asyncio.sleep(self.after)
         writer.close()
 
     @property
@@ -122,6 +125,14 @@ async def test_a_gateway_that_brings_nothing_is_given_up_in_bounded_time(answer:
             await all_of(PodEvents(on.server, "p", after=7, patience=impatient))
         assert caught.value.place == "7"
         assert len(on.places) > 2
+
+
+async def test_V01_a_quiet_stream_that_is_cut_now_and_then_is_never_lost() -> None:
+    impatient = Patience(first=0.01, longest=0.02, limit=0.03)  # two cuts would be too many
+    async with scripted(*[ok()] * 4, ok(entry(8), END)) as on:
+        on.after = 0.2
+        assert await all_of(PodEvents(on.server, "p", after=7, patience=impatient)) == [entry(8), END]
+        assert len(on.places) == 5
 
 
 async def test_nobody_there_is_told_with_the_place_to_go_on() -> None:

@@ -56,6 +56,15 @@ async def test_each_step_reads_a_real_file_and_nothing_is_left(
     assert not [name for name in os.listdir(tmp_path) if name.startswith("polypod-rehearsal-")]
 
 
+async def test_a_defect_in_it_is_told_and_no_more(parts: LocalParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(config: PodConfig, children: Children) -> Toolbox:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(parts, "toolbox", broken)
+    with pytest.raises(RehearsalFailed, match="KeyError: 'a defect'"):
+        await rehearse(parts, "openai", TOOLS)
+
+
 async def test_one_that_does_not_end_is_broken_off_and_says_so(
     parts: LocalParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from actors.protocol.system_items.legacy import LEGACY
 from actors.protocol.system_items.notification import NOTIFICATION
 from actors.protocol.system_items.pod_event import POD_EVENT
 from actors.protocol.system_items.reminder import REMINDER
+from actors.protocol.system_items.summary import SUMMARY
 from actors.protocol.system_items.task_snapshot import TASK_SNAPSHOT
 from actors.protocol.system_items.workflow import WORKFLOW
 
@@ -22,5 +23,6 @@ KINDS = ItemKinds(
     REMINDER,
     INTERRUPT,
     TASK_SNAPSHOT,
+    SUMMARY,
     LEGACY,
 )

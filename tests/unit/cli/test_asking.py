@@ -33,6 +33,7 @@ PERMISSION = {
     "question": "May files use Shell: git push\n(the rule ask Shell)",
     "choices": [{"label": "allow_once"}, {"label": "allow_session"}, {"label": "deny"}],
 }
+ODD = {**CLARIFY, "choices": [{"label": "--force", "description": "a\nb"}, {"label": "a\u200e\nb"}]}
 FREE = {**CLARIFY, "choices": []}
 
 
@@ -62,7 +63,11 @@ def asks(fake: FakeGateway, question: dict[str, Any]) -> None:
         (CLARIFY, ["files", "--text", "red"], {"text": "red"}),
         (CLARIFY, ["files", "--choice", "青", "--text", "the dark one"], {"choice": "青", "text": "the dark one"}),
         (CLARIFY, [str(CLARIFY["question_id"]), "--choice", "青"], {"choice": "青"}),
+        (CLARIFY, ["files", "red", "--text", "the dark one"], {"choice": "red", "text": "the dark one"}),
+        (ODD, ["files", "--choice=--force"], {"choice": "--force"}),
+        (ODD, ["files", "--choice", "a b"], {"choice": "a\u200e\nb"}),
         (FREE, ["files", "blue"], {"text": "blue"}),
+        (PERMISSION, ["files", "deny", "--text", "not today"], {"choice": "deny", "text": "not today"}),
         (PERMISSION, ["files", "allow_once"], {"choice": "allow_once"}),
         (PERMISSION, ["files", "--choice", "deny", "--text", "not today"], {"choice": "deny", "text": "not today"}),
     ],
@@ -162,6 +167,19 @@ def test_who_waits_for_whom_is_shown_with_the_question(
     assert ("boss" in out) is (command == ["tree"])
     if command == ["tree"]:
         assert next(line for line in out.splitlines() if "boss" in line).split()[3] == "files"
+
+
+def test_a_choice_is_one_line_and_the_printed_way_to_answer_can_be_typed() -> None:
+    lines = question_lines(ODD, 80)
+    assert lines[-3:-1] == ["  1. --force: a b", "  2. a b"]
+    assert "--choice=--force" in lines[-1]
+
+
+def test_nobody_who_waits_is_not_nobody_at_all(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert polypod(["--home", home, "ps", "--waiting"]) == 0
+    assert "no Pod waits for a person in" in capsys.readouterr().out
 
 
 def test_a_question_cannot_move_the_cursor(fake: FakeGateway) -> None:

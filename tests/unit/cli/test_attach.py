@@ -40,6 +40,17 @@ def test_without_a_terminal_it_is_exit_2(fake: FakeGateway, tmp_path: Path, caps
     assert "--follow" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("channel", ["stdin", "stdout", "stderr"])
+def test_a_channel_that_is_no_terminal_is_exit_2_instead_of_a_blank_screen(
+    fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    fake.add()
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(getattr(sys, name), "isatty", lambda name=name: name != channel)
+    assert polypod(["--home", str(tmp_path / "home"), "attach", "census"]) == 2
+    assert "attach needs a terminal" in capsys.readouterr().err
+
+
 def test_an_unknown_pod_is_exit_2(fake: FakeGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert polypod(["--home", str(tmp_path / "home"), "attach", "nobody"]) == 2
     assert "there is no Pod 'nobody'" in capsys.readouterr().err

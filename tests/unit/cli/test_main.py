@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
     *("run", "demo", "serve", "attach", "ps", "tree", "logs", "tasks", "usage", "doctor", "send"),
-    *("stop", "pause", "resume", "cancel", "rewind", "fork", "check", "export", "import"),
+    *("stop", "pause", "resume", "cancel", "compact", "rewind", "fork", "check", "export", "import"),
 ]
 
 
@@ -131,17 +131,19 @@ def test_the_doctor_refuses_rules_that_could_not_be_kept(tmp_path: Path) -> None
     assert "Did you mean Shell?" in done.stdout
 
 
-def test_the_doctor_names_settings_without_effect_and_bypassed_approvals(tmp_path: Path) -> None:
+def test_the_doctor_names_bypassed_approvals_and_compactions_that_come_too_late(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "polypod.toml").write_text(
-        "[compaction]\nthreshold = 5\n[profiles.bold]\npermissions = { bypass = true }\n"
+        "[profiles.bold]\npermissions = { bypass = true }\n[compaction]\nthreshold = 900\n"
+        '[models.tiny]\nprovider = "scripted"\nscript = "x.jsonl"\ncontext_window = 800\n'
     )
     done = subprocess.run(
         [*COMMAND, "--home", str(home), "doctor"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60,
     )  # fmt: skip
-    assert "note  settings  compaction.threshold" in done.stdout
+    assert "from 900 tokens on between runs" in done.stdout
+    assert "too late for tiny" in done.stdout
     assert "profiles bold" in done.stdout
 
 

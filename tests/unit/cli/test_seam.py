@@ -47,6 +47,31 @@ def test_something_else_on_the_port_is_not_taken_for_polypod() -> None:
         thread.join()
 
 
+def test_a_closed_stream_ends_with_the_comment_of_a_quiet_one() -> None:
+    quiet = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: status\ndata: {}\n\n"
+    closed, listening = threading.Event(), socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(quiet)
+            assert closed.wait(20)
+            connection.sendall(b": keepalive\n\n")
+            assert connection.recv(1) == b"", "the client has left"
+
+    with listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        stream = Gateway(f"http://127.0.0.1:{port}").stream("/v1/pods/p/events", None, closed.is_set)
+        assert next(stream).name == "status"
+        closed.set()
+        assert list(stream) == []
+        thread.join(20)
+        assert not thread.is_alive()
+
+
 def test_a_home_that_nobody_owns_has_no_gateway(tmp_path: Path) -> None:
     assert reach(Home(tmp_path)) is None
 

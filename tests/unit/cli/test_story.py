@@ -74,11 +74,26 @@ def test_every_kind_is_told() -> None:
    16 = changed: system_prompt
    17 = rewound to before entry 4
    18 = memory.extract {"n":1}
-   19 = segment ends
    20 = the Pod has ended: stop
    21 ? from_the_future (a kind this version does not know): {"data":1}
    22 ? run_end: {}
 """)  # type: ignore[attr-defined]
+
+
+def test_C06_a_compaction_is_one_mark() -> None:
+    origin = {"session": "s", "seq": 7}
+    done = {"trigger": "rest", "before": 120_000, "after": 14_200, "summarised": 310, "retained": 12}
+    failed = {"trigger": "rest", "before": 900, "error": {"type": "timeout", "message": "too slow"}}
+    entries = (
+        {"type": "segment_end"},
+        {"type": "segment_start", "session": "s", "config": {}, "history": [{}], "origin": origin},
+        {"type": "extension", "domain": "compaction", "payload": done},
+        {"type": "extension", "domain": "compaction", "payload": failed},
+    )
+    assert [told.text for entry in entries for told in tell(entry)] == [
+        "compacted from about 120.0k to 14.2k tokens (310 items summarised, 12 kept)",
+        "not compacted (about 900 tokens): too slow (timeout)",
+    ]
 
 
 def test_no_kind_is_left_out() -> None:

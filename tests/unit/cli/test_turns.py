@@ -83,6 +83,33 @@ def test_a_rewind_to_nowhere_names_the_list(home: str, fake: FakeGateway, capsys
     assert "polypod rewind scout --list" in capsys.readouterr().err
 
 
+def test_compact_waits_for_what_comes_of_it_and_tells_the_sizes(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view: dict[str, Any] = {"pod_id": ROOT, "changed": True, "compacted": None}
+    done = {**view, "compacted": True, "before": 120_000, "after": 9_400}
+    fake.answers["compact"] = view
+    fake.on_post = lambda fake, path: fake.answers.update(compact=done) if len(fake.posts) > 1 else None
+    assert polypod(["compact", "scout", "--home", home]) == 0
+    assert told(capsys) == "scout: compacted from about 120.0k to 9.4k tokens\n"
+    bodies = [body for _, body in fake.posts]
+    assert bodies[0] == bodies[1]  # asked again by the same id
+    assert polypod(["compact", "scout", "--json", "--home", home]) == 0
+    assert json.loads(told(capsys)) == done
+
+
+def test_a_compaction_that_fails_is_told_and_exits_1(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = {"type": "no_progress", "message": "there is nothing to summarise"}
+    fake.answers["compact"] = {"pod_id": ROOT, "compacted": False, "before": 90, "error": error}
+    assert polypod(["compact", "scout", "--home", home]) == 1
+    assert told(capsys) == "scout: not compacted: there is nothing to summarise (no_progress)\n"
+    fake.problem = {"type": "urn:polypod:busy", "status": 409, "detail": "Session s is busy (running)."}
+    assert polypod(["compact", "scout", "--home", home]) == 1
+    assert "is busy (running)" in capsys.readouterr().err
+
+
 def test_a_fork_names_the_new_pod_and_how_to_go_on(
     fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,13 +4,24 @@ from dataclasses import replace
 
 import pytest
 
+from actors.protocol.compaction import read_record
 from actors.protocol.config import ModelSpec, PodConfig
 from orchestrator.directory.closer import CloseFailure, close_session
 from session_store.backends.memory import MemoryStore
 from session_store.codec import decode_entry
-from session_store.entries import AssistantItems, Invoke, LogEntry, PodEnd, RunEnd, SegmentStart, Served, UserInput
+from session_store.entries import (
+    AssistantItems,
+    Extension,
+    Invoke,
+    LogEntry,
+    PodEnd,
+    RunEnd,
+    SegmentStart,
+    Served,
+    UserInput,
+)
 from session_store.errors import StoreUnavailable
-from session_store.items import Segment, ToolCall
+from session_store.items import Problem, Segment, ToolCall
 from session_store.local import LocalStore
 from session_store.messages import USER, Message
 from session_store.requests import (
@@ -206,3 +217,18 @@ async def test_a_pod_that_is_given_up_gets_no_run_ahead_of_an_accepted_rewind() 
     await close_session(tree.store, CHILD, tree.directory, "died", "again and again")
     assert [e.type for e in tree.log(CHILD)][-2:] == ["run_end", "rewound"]
     assert tree.row(CHILD).status == "running"  # the prompt's turn comes now
+
+
+async def test_an_order_to_compact_does_not_wake_a_given_up_pod_for_ever() -> None:
+    tree = Tree()
+    tree.begin()
+    tree.append(CHILD, [RunEnd("run-c", "finished")])
+    tree.do(Deliver(CHILD, Message("c", "compact", USER)))
+    assert [row.id for row in tree.do(Query(ids=(CHILD,), needs_owner=True)).rows] == [CHILD]
+    await close_session(tree.store, CHILD, tree.directory, "died", "again and again")
+    last = tree.log(CHILD)[-1]
+    assert isinstance(last, Extension)
+    record = read_record(last)
+    assert record is not None
+    assert (record.error, record.orders) == (Problem("died", "again and again"), ("c",))
+    assert not tree.do(Query(ids=(CHILD,), needs_owner=True)).rows

@@ -106,7 +106,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_activity(case: Case) -> None:
+def test_X01_X02_X05_X06_X07_activity_by_table(case: Case) -> None:
     activity = folded(*case.log)
     assert activity.tokens(activity.rest) == case.tokens
 

@@ -10,8 +10,8 @@ import pytest
 from actors.extractor.driver import Extractor
 from actors.extractor.ports import StagingError
 from actors.extractor.ranges import POINTER, staging_id
-from actors.extractor.slices import tokens
 from actors.protocol.model import ModelError
+from actors.protocol.sizes import tokens
 from actors.protocol.usage import DOMAIN
 from session_store.entries import Extension, Rewound, SegmentEnd, SegmentStart, SystemItems, ToolResults
 from session_store.items import SystemItem, ToolResult
@@ -44,6 +44,23 @@ async def test_X03_off_reads_nothing() -> None:
         await extractor.look("s")
         await extractor.sweep(lambda _: True)
         assert not session.ranges
+
+
+async def test_folds_are_forgotten_for_room_and_made_anew() -> None:
+    world = ExtractionWorld()
+    sessions = [world.session(name) for name in ("s", "t")]
+    extractor = world.extractor(marks_kept=3)
+    for session in sessions:
+        session.run(2_000, 4_000)
+    for growth in (6_000, 8_000, 10_000):
+        for session in sessions:
+            await extractor.look(session.id)
+            session.run(growth)
+    assert not world.model.asked
+    for session in sessions:
+        await extractor.look(session.id)
+    assert [len(session.ranges) for session in sessions] == [1, 1]
+    assert len(extractor._known) == 1
 
 
 async def test_X04_what_comes_while_it_runs_is_taken_together_afterwards() -> None:

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 from actors.extractor.driver import Extractor
-from actors.extractor.ranges import POINTER
-from session_store.entries import Extension, RunEnd
+from actors.extractor.ranges import POINTER, RANGE
+from actors.protocol.config import CompactionRule
+from session_store.entries import Extension, RunEnd, SegmentEnd
 from session_store.messages import USER, Message
 from tests.support.extraction import ExtractionWorld, settled
 from tests.support.local_pods import LocalPods
@@ -62,5 +63,36 @@ async def test_X05_the_offer_comes_after_the_run_is_committed(tmp_path: Path) ->
     end = next(e.seq for e in log if isinstance(e, RunEnd))
     assert pointer.payload["processed_through_entry"] == end
     assert pointer.seq > end
+    await extractor.close()
+    await pods.close()
+
+
+async def test_X05_the_range_is_fixed_before_the_new_segment_and_extracted_beside_it(tmp_path: Path) -> None:
+    summary = {"match": {"pod": "compact"}, "text": "<summary>They spoke.</summary>"}
+    sizes = (12_000, 500, 10_900)
+    replies = ({"match": {"pod": "root"}, "text": "Done.", "usage": {"input": n, "output": 5}} for n in sizes)
+    pods = LocalPods(tmp_path, [summary, *replies])
+    pods.compaction = CompactionRule(threshold=11_900, retained_tokens=0)
+    world, extractor = listening(pods)
+    world.model.gate.clear()  # the extraction takes for ever, the compaction does not wait for it
+    session = await pods.create("first thing")
+    async with asyncio.timeout(5):
+        while not any(isinstance(e, SegmentEnd) for e in await pods.log(session)):
+            await asyncio.sleep(0.005)
+    log = await pods.log(session)
+    place = next(i for i, e in enumerate(log) if isinstance(e, SegmentEnd))
+    [fixed] = [i for i, e in enumerate(log) if isinstance(e, Extension) and e.domain == RANGE]
+    assert fixed < place
+    assert not world.staging.files
+    for name in ("second", "third"):
+        await pods.send(session, pods.prompt(f"{name} thing", name))
+        await pods.until(session, "idle")
+    world.model.gate.set()
+    await settled(extractor)
+    ranges = world.staging.ranges()
+    assert ranges[0] == (1, next(e.seq for e in log if isinstance(e, RunEnd)))
+    assert ranges[1][0] == ranges[0][1] + 1, "then the new entries only"
+    assert "first thing" not in world.model.shown(-1)
+    assert "They spoke" not in world.model.shown(-1)
     await extractor.close()
     await pods.close()

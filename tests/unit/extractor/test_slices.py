@@ -9,7 +9,8 @@ import pytest
 
 from actors.extractor.masking import MASKED, masked
 from actors.extractor.prompt import built_in, instructions, marked
-from actors.extractor.slices import Piece, Slicer, tokens, without_middle
+from actors.extractor.slices import Piece, Slicer
+from actors.protocol.sizes import tokens, without_middle
 from session_store.entries import (
     AssistantItems,
     Choice,

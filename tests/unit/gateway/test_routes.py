@@ -167,7 +167,7 @@ async def test_unknown_paths_and_methods_are_problems() -> None:
     async with client_of(FakePlane()) as http:
         pod = await new_pod(http)
         check_problem(await http.get("/v2"), 404, "not-found")
-        check_problem(await http.post(f"/v1/pods/{pod['id']}/compact", json={}), 404, "not-found")
+        check_problem(await http.post(f"/v1/pods/{pod['id']}/shorten", json={}), 404, "not-found")
         check_problem(await http.get("/metrics"), 404, "not-found")
         check_problem(await http.get("/v1/pods/"), 404, "not-found")
         response = await http.delete(f"/v1/pods/{pod['id']}")
@@ -183,6 +183,17 @@ BAD_QUERIES = ["?status=sleeping", "?limit=0", "?limit=x", "?statsu=idle", "?par
 async def test_a_bad_query_is_told(query: str) -> None:
     async with client_of(FakePlane()) as http:
         check_problem(await http.get(f"/v1/pods{query}"), 422, "invalid")
+
+
+async def test_a_parameter_of_a_request_that_takes_none_is_told() -> None:
+    async with client_of(FakePlane()) as http:
+        pod = await new_pod(http)
+        of_pod = f"/v1/pods/{pod['id']}"
+        for path in ("/v1/inbox", of_pod, f"{of_pod}/tasks"):
+            check_problem(await http.get(f"{path}?status=idle"), 422, "invalid")
+        sent = await http.post(f"{of_pod}/messages?when_busy=reject", json={"content": "hi"})
+        check_problem(sent, 422, "invalid")
+        assert (await http.get(of_pod)).json()["queue"] == pod["queue"]
 
 
 async def test_pods_are_listed_by_what_is_asked_and_in_pages() -> None:

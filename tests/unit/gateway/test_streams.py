@@ -15,7 +15,7 @@ from orchestrator.gateway.topic import TAIL_BYTES
 from session_store.entries import AssistantItems, Rewound, SegmentEnd, SystemItems
 from session_store.errors import StoreDamaged
 from session_store.items import SystemItem, Text
-from session_store.requests import EntryRange, Read
+from session_store.requests import Read
 from tests.support import store as words
 from tests.support.control_plane import FakePlane
 from tests.support.gateway import QUICK, Event, Served, entries, served, stream, texts, until
@@ -192,6 +192,20 @@ async def test_text_that_is_not_committed_is_discarded() -> None:
         assert [e.name for e in seen] == ["discard", "entry"]
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_M08_the_first_retry_is_told_to_one_who_attached_to_a_quiet_pod(earlier: bool) -> None:
+    plane = FakePlane()
+    owner = words.running(plane.memory, "p")
+    live = plane.live(owner)
+    if earlier:
+        live.retry("old", 2, 0.5, "before anyone watched")
+    async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=3") as events:
+        await events.until("status")
+        await asyncio.sleep(0.05)  # the first look has been
+        live.retry("r", 2, 0.5, "overloaded")
+        assert [e.data["request_id"] for e in await events.take(1)] == ["r"]
+
+
 async def test_the_gateway_itself_discards_when_the_incarnation_changes() -> None:
     plane = FakePlane()
     owner = words.running(plane.memory, "p")
@@ -233,15 +247,7 @@ async def test_V02_a_cursor_older_than_a_purge_gets_a_resync() -> None:
     plane = FakePlane()
     owner = words.running(plane.memory, "p")
     owner.end()
-    execute = plane.waiting.execute
-
-    async def purged(request):  # type: ignore[no-untyped-def]
-        reply = await execute(request)
-        if isinstance(request, Read):
-            return EntryRange(tuple(e for e in reply.entries if e.seq > 3), reply.head)
-        return reply
-
-    plane.waiting.execute = purged  # type: ignore[method-assign]
+    plane.waiting.purged = 3
     async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=1") as events:
         first = (await events.take(1))[0]
         assert (first.name, first.data["reason"], first.data["head_seq"]) == ("resync", "purged", 4)
@@ -252,15 +258,7 @@ async def test_V02_a_cursor_before_a_purge_of_all_there_is_is_told_too() -> None
     plane = FakePlane()
     owner = words.running(plane.memory, "p")
     owner.end()
-    execute = plane.waiting.execute
-
-    async def purged(request):  # type: ignore[no-untyped-def]
-        reply = await execute(request)
-        if isinstance(request, Read):
-            return EntryRange(tuple(e for e in reply.entries if e.seq > 4), reply.head)
-        return reply
-
-    plane.waiting.execute = purged  # type: ignore[method-assign]
+    plane.waiting.purged = 4
     async with served(plane) as on, stream(on.http, "/v1/pods/p/events?after=1") as events:
         assert [e.name for e in await events.until("status")] == ["resync", "status"]
         plane.owner("p").append(words.text("after it"))

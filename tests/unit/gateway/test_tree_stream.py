@@ -70,12 +70,23 @@ async def test_V01_a_stream_goes_on_from_its_cursor(forgotten: bool) -> None:
             assert seen[-1].id is not None
 
 
-async def test_V02_a_malformed_cursor_gets_a_resync() -> None:
+@pytest.mark.parametrize(
+    ("cursor", "reason"),
+    [
+        ("x.y", "malformed-cursor"),
+        ("0x1.2", "malformed-cursor"),
+        ("1_0.1", "malformed-cursor"),
+        ("1.2.3", "malformed-cursor"),
+        (f"{'f' * 16}.0", "malformed-cursor"),
+        ("1.ffffffffffff", "beyond-head"),
+    ],
+)
+async def test_V02_a_cursor_that_is_none_gets_a_resync_and_then_what_follows(cursor: str, reason: str) -> None:
     plane = FakePlane()
     owner = words.running(plane.memory, "p")
-    async with served(plane) as on, stream(on.http, "/v1/events", params={"after": "x.y"}) as events:
+    async with served(plane) as on, stream(on.http, "/v1/events", params={"after": cursor}) as events:
         first = (await events.take(1))[0]
-        assert (first.name, first.data["reason"]) == ("resync", "malformed-cursor")
+        assert (first.name, first.data["reason"]) == ("resync", reason)
         assert first.id is not None
         owner.end()
         assert told(await events.take(1)) == [("p", 4)]

@@ -87,6 +87,7 @@ async def test_a_rewound_pod_goes_on_from_there_and_requests_hold_only_what_was_
         assert view["prompt"] == {"message_id": "m-two", "segments": [{"type": "text", "text": "two"}]}
         again = await http.post(f"{path}/rewind", json={"to_seq": 1, "expected_head": 1, "message_id": "r1"})
         assert (again.status_code, again.json()["changed"], again.json()["rewound"]) == (200, False, before + 1)
+        assert again.json()["prompt"] == view["prompt"]  # what was taken back, whatever is asked for now
         await say(http, path, "other")
         asked = " ".join(recorder.asked[-1])
         assert "one" in asked

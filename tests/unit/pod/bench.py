@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from actors.compactor.driver import shorter
+from actors.compactor.plan import plan
 from actors.pod import instructions as do
 from actors.pod import stimuli as st
+from actors.pod.compacting import compaction_order
 from actors.pod.facts import pod_facts
 from actors.pod.transitions import Phase
 from actors.pod.turn import TurnMachine
-from actors.protocol.config import ModelSpec, PodConfig, ReminderRule, RunLimits
+from actors.protocol.compaction import CompactionError, read_record
+from actors.protocol.config import CompactionRule, ModelSpec, PodConfig, ReminderRule, RunLimits
 from actors.protocol.model import ModelReply, StopReason, Usage
 from actors.protocol.references import Resolved, Unresolved
 from actors.protocol.system_items.workflow import WORKFLOW, Workflow
@@ -87,6 +91,7 @@ class Bench:
         opened: bool = True,
         planning: Face = "none",
         reminder: ReminderRule | None = None,
+        compaction: CompactionRule | None = None,
     ) -> None:
         self.now = 1_000_000
         self.store = MemoryStore(lambda: self.now)
@@ -106,6 +111,7 @@ class Bench:
             max_wakes=max_wakes,
             planning=planning,
             reminder=reminder or ReminderRule(),
+            compaction=compaction or CompactionRule(),
         )
         start = SegmentStart(POD, self.config.plain(), "Work.", (), 1)
         self.store.execute(Create(POD, "t", "make", start, (), "worker", above))
@@ -134,6 +140,9 @@ class Bench:
         self.restoring = False
         self.request: do.SendRequest | None = None
         self.resolving: do.ResolveReferences | None = None
+        self.fixing: do.FixExtraction | None = None
+        self.compacting: do.Compact | None = None
+        self.aborted = False
         self.running: tuple[int, ...] = ()
         self.out = []
         if feed:
@@ -163,6 +172,12 @@ class Bench:
                     self.request = instruction
                 case do.ResolveReferences():
                     self.resolving = instruction
+                case do.FixExtraction():
+                    self.fixing, self.aborted = instruction, False
+                case do.Compact():
+                    self.compacting = instruction
+                case do.AbortCompaction():
+                    self.aborted = True
                 case do.RunCalls(_, indexes):
                     self.running += indexes
                 case do.Restore():
@@ -301,6 +316,36 @@ class Bench:
     def abort_resolving(self) -> list[do.Instruction]:
         assert self.resolving is not None
         return self.feed(st.ResolvingAborted(self.resolving.message_id))
+
+    def fixed(self) -> list[do.Instruction]:
+        """The extractor has taken its range."""
+        assert self.fixing is not None
+        return self.feed(st.ExtractionFixed(self.fixing.compaction_id))
+
+    def compacted(self, text: str = "In short.") -> list[do.Instruction]:
+        """What the compaction in flight comes to with this summary, by the real plan."""
+        assert self.compacting is not None
+        order = compaction_order(self.machine.state, self.compacting)
+        try:
+            planned = plan(order, self.config.compaction.retained_tokens)
+            made = shorter(order, planned, text, ())
+        except CompactionError as error:
+            return self.feed(st.CompactionFailed(order.compaction_id, error.type, error.message))
+        return self.feed(st.Compacted(order.compaction_id, made))
+
+    def compact_failed(self, error: str = "timeout") -> list[do.Instruction]:
+        assert self.compacting is not None
+        return self.feed(st.CompactionFailed(self.compacting.compaction_id, error, "no"))
+
+    def abort_compaction(self) -> list[do.Instruction]:
+        assert self.fixing is not None
+        return self.feed(st.CompactionAborted(self.fixing.compaction_id))
+
+    def order_compaction(self) -> list[do.Instruction]:
+        """A person's order as the store takes it now, and the hint. Raises `Refused`."""
+        self._count += 1
+        self.deliver(Message(f"compact-{self._count}", "compact", "user"))
+        return self.hint()
 
     def break_reply(self, *kept: str) -> list[do.Instruction]:
         items = tuple(Text(t) for t in kept)
@@ -453,7 +498,12 @@ def short(entry: LogEntry) -> str | None:
             return f"closed {entry.how}"
         case Rewound():
             return f"rewound {entry.to}"
-        case SegmentStart() | Extension():
+        case Extension():
+            record = read_record(entry)
+            if record is None:
+                return None
+            return f"compaction {record.trigger}" + (f" failed ({record.error.type})" if record.error else "")
+        case SegmentStart():
             return None
         case _:
             return None if entry.type == "llm_usage" else entry.type

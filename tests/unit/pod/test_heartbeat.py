@@ -9,25 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from actors.pod.heartbeat import Heartbeat, Rhythm
+from tests.support.clock import HandClock
 
 LEASE = 4.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def now_ms(self) -> int:
-        return round(self.now * 1000)
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 class Directory:
     """Answers a beat after `takes` seconds of the clock; not at all while it is `away`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: HandClock) -> None:
         self.clock = clock
         self.away = False
         self.takes = 0.0
@@ -53,7 +43,7 @@ class Directory:
 
 @pytest.fixture
 def directory() -> Iterator[Directory]:
-    made = Directory(Clock())
+    made = Directory(HandClock())
     made.heartbeat.start()
     yield made
     made.heartbeat.stop()

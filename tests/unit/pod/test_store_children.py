@@ -7,7 +7,8 @@ from actors.protocol.config import ModelSpec, PodConfig
 from actors.protocol.ids import child_id
 from actors.protocol.tools import CallKey
 from session_store.backends.memory import MemoryStore
-from session_store.entries import Invoke, SegmentStart
+from session_store.entries import AssistantItems, Invoke, Origin, SegmentEnd, SegmentStart
+from session_store.items import AssistantMessage, Text
 from session_store.local import LocalStore
 from session_store.requests import Append, ClaimDirectory, Create, Open, Parent, PodLimits
 
@@ -42,3 +43,26 @@ async def test_L06_a_message_sent_again_after_a_crash_hides_no_event_of_the_run_
     again = await children.send(key, CHILD, "more")
 
     assert (first.head, again.head) == (1, 0)
+
+
+async def test_E12_a_child_that_was_compacted_between_two_reads_gives_only_what_is_new() -> None:
+    memory = MemoryStore(lambda: 1)
+    directory = memory.execute(ClaimDirectory()).epoch
+    config = PodConfig("boss", PARENT, ModelSpec("m", "scripted"), "").plain()
+    memory.execute(Create(PARENT, "t", "boss", SegmentStart(PARENT, config, "", (), 1), (), "boss", None))
+    lease = memory.execute(Open(PARENT, directory))
+    memory.execute(Append(PARENT, lease.epoch, lease.head, "b", (Invoke("r", "prompt"),)))
+    start, parent = SegmentStart(CHILD, config, "", (), 1), Parent(PARENT, lease.epoch, "r")
+    memory.execute(Create(CHILD, "t", "worker", start, (), "worker", parent))
+    own = memory.execute(Open(CHILD, directory))
+    children = StoreChildren(PARENT, LocalStore(memory), NobodyToHint(), PodLimits())  # type: ignore[arg-type]
+
+    said = AssistantItems("q1", (Text("first"),))
+    memory.execute(Append(CHILD, own.epoch, own.head, "1", (said,)))
+    text, reached = await children.read_output(CallKey(PARENT, 9, 0), CHILD, None)
+    kept = (AssistantMessage(2, "q1", said.items),)
+    segment = (SegmentEnd(), SegmentStart(CHILD, config, "", (), 1, kept, Origin(CHILD, 2)))
+    memory.execute(Append(CHILD, own.epoch, 2, "2", (*segment, AssistantItems("q2", (Text("second"),)))))
+    again, _ = await children.read_output(CallKey(PARENT, 9, 1), CHILD, reached)
+
+    assert ("first" in text, "first" in again, "second" in again) == (True, False, True)

@@ -68,7 +68,7 @@ def test_E10_each_kind_has_a_typed_payload_and_an_exact_body(kind: Any, payload:
 def test_the_kinds_of_the_design_are_there_and_payloads_read_back() -> None:
     assert [kind.name for kind in KINDS] == [
         *("notification", "pod_event", "file_attachment", "knowledge", "workflow"),
-        *("reminder", "interrupt", "task_snapshot", "legacy"),
+        *("reminder", "interrupt", "task_snapshot", "summary", "legacy"),
     ]
     assert {kind.name for kind in KINDS if kind.attachment} == ATTACHMENT_KINDS
     for kind, payload in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -13,7 +14,8 @@ from actors.pod import stimuli as st
 from actors.pod.facts import PodFacts
 from actors.pod.stimuli import Stimulus
 from actors.pod.transitions import TRANSITIONS, IllegalStimulus, Phase
-from actors.protocol.config import RunLimits
+from actors.protocol.compaction import ShorterHistory
+from actors.protocol.config import CompactionRule, RunLimits
 from actors.protocol.model import ModelReply, Usage
 from actors.protocol.references import Resolved
 from actors.protocol.tools import ToolOutcome
@@ -39,6 +41,10 @@ SAMPLES: dict[type[Any], Stimulus] = {
     st.ReplyCompleted: st.ReplyCompleted("r", ModelReply((Text("x"),), Usage(), "end", 1, "m")),
     st.RequestFailed: st.RequestFailed("r", "server", ""),
     st.RequestAborted: st.RequestAborted("r"),
+    st.ExtractionFixed: st.ExtractionFixed("c"),
+    st.Compacted: st.Compacted("c", ShorterHistory((), 0, 0, 0)),
+    st.CompactionFailed: st.CompactionFailed("c", "timeout", "x"),
+    st.CompactionAborted: st.CompactionAborted("c"),
     st.CallsFinished: st.CallsFinished(((0, DONE),)),
     st.Restored: st.Restored(restore(()), PodFacts()),
     st.RestoreFailed: st.RestoreFailed("no answer"),
@@ -51,8 +57,13 @@ SAMPLES: dict[type[Any], Stimulus] = {
 }
 
 
+EVENTFUL = {Phase.FIXING: 0.75, Phase.COMPACTING: 0.75, Phase.RESOLVING: 0.6}
+"""How often something comes in meanwhile."""
+LOW = CompactionRule(1_000, 1_200, retained_tokens=100)
+
+
 def bench_in(phase: Phase) -> Bench:
-    bench = Bench(opened=phase is not Phase.NEW)
+    bench = Bench(opened=phase is not Phase.NEW, compaction=LOW)
     match phase:
         case Phase.COMMITTING | Phase.STALLED:
             bench.hold = True
@@ -64,6 +75,10 @@ def bench_in(phase: Phase) -> Bench:
             bench.hint()
         case Phase.REQUESTING:
             bench.working()
+        case Phase.FIXING | Phase.COMPACTING:
+            bench.working().reply("Done.", tokens=2_000)
+            if phase is Phase.COMPACTING:
+                bench.fixed()
         case Phase.CALLING:
             bench.calling(call("Act"), call("Look"))
         case Phase.RESTORING:
@@ -117,7 +132,7 @@ def test_every_phase_can_be_reached_and_left() -> None:
 def test_every_move_of_the_table_happens_and_no_other() -> None:
     """Machines driven by chance, with everything a shell may tell them."""
     seen: set[tuple[Phase, type[Any], Phase]] = set()
-    for seed in range(400):
+    for seed in range(800):
         seen |= wander(random.Random(seed))
     table = {(phase, kind, after) for (phase, kind), afters in TRANSITIONS.items() for after in afters}
     assert sorted(map(text, table - seen)) == []
@@ -138,7 +153,13 @@ BAD_DAY = (
 
 def wander(rng: random.Random) -> set[tuple[Phase, type[Any], Phase]]:
     limits = RunLimits(requests=rng.choice((None, 2)))
-    bench = Bench(limits=limits, log=rng.choices(((), BAD_DAY, (PodEnd("stopped"),)), (10, 10, 1))[0], opened=False)
+    rule = rng.choice((CompactionRule(), LOW, replace(LOW, threshold=0)))
+    bench = Bench(
+        limits=limits,
+        compaction=rule,
+        log=rng.choices(((), BAD_DAY, (PodEnd("stopped"),)), (10, 10, 1))[0],
+        opened=False,
+    )
     bench.hold, bench.checked = True, False
     stingy = rng.random() < 0.1  # a store that never commits
     for n in range(120):
@@ -162,7 +183,7 @@ def step(bench: Bench, rng: random.Random, n: int, stingy: bool) -> None:
         bench.feed(st.ParkingAsked())
     elif common < 0.12:
         rng.choice((bench.late, bench.halt))()
-    elif common < 0.3:
+    elif common < EVENTFUL.get(phase, 0.3):
         come(bench, rng, n)
         if rng.random() < 0.7:
             bench.hint()
@@ -173,8 +194,14 @@ def step(bench: Bench, rng: random.Random, n: int, stingy: bool) -> None:
 
 
 def come(bench: Bench, rng: random.Random, n: int) -> None:
-    kinds = ("prompt", "notify", "pause", "resume", "cancel", "stop", "rewind")
-    kind = rng.choices(kinds, (30, 20, 15, 20, 10, 1, 10))[0]
+    kinds = ("prompt", "notify", "pause", "resume", "cancel", "stop", "rewind", "compact")
+    compacting = bench.phase in EVENTFUL
+    weights = (30, 0, 30, 40, 5, 1, 2, 2) if compacting else (30, 20, 15, 20, 10, 1, 10, 6)
+    kind = rng.choices(kinds, weights)[0]
+    if kind == "compact":
+        with suppress(Refused):
+            bench.order_compaction()
+        return
     if kind == "rewind":
         prompts = [e.seq for e in bench.entries if isinstance(e, UserInput)]
         with suppress(Refused):  # most of the time the Pod is busy
@@ -200,9 +227,10 @@ def go_on(bench: Bench, rng: random.Random) -> None:
     match bench.phase:
         case Phase.REQUESTING:
             ends = (
-                lambda: bench.reply("Done."),
+                lambda: bench.reply("Done.", tokens=rng.choice((10, 1_500, 2_500))),
+                lambda: bench.fail_request("context_overflow"),
                 bench.reply,
-                lambda: bench.reply(call("Act"), call("Look"), call("WaitForPods"), stop="tool_calls"),
+                lambda: bench.reply(call("Act"), call("Look"), call("WaitForPods"), stop="tool_calls", tokens=1_300),
                 lambda: bench.break_reply("Some"),
                 bench.break_reply,
                 bench.fail_request,
@@ -211,6 +239,13 @@ def go_on(bench: Bench, rng: random.Random) -> None:
             rng.choice(ends)()
         case Phase.RESOLVING:
             rng.choice((bench.resolved, lambda: bench.resolved(bad="gone"), bench.abort_resolving))()
+        case Phase.FIXING:
+            bench.abort_compaction() if bench.aborted and rng.random() < 0.6 else bench.fixed()
+        case Phase.COMPACTING:
+            if bench.aborted and rng.random() < 0.6:
+                bench.abort_compaction()
+            else:
+                rng.choice((bench.compacted, bench.compact_failed))()
         case Phase.CALLING:
             bench.finish(rng.choice(bench.running), outcome=rng.choice((DONE, ToolOutcome("error", "x"))))
         case Phase.STALLED:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.protocol.config import ModelSpec, ReminderRule
+from actors.protocol.config import CompactionRule, ModelSpec, ReminderRule
 from orchestrator.runtime import MemorySpec, PermissionSpec
 from orchestrator.settings import Settings, SettingsError, load_settings
 
@@ -148,6 +148,7 @@ MISTAKES = [
     Mistake('[profiles.p]\nplanning = "none"\ntools = ["TaskList"]\n', "profiles.p", "names tasks tools"),
     Mistake('[profiles.p]\ntools = ["todo", "TaskList"]\n', "profiles.p", "one of the two"),
     Mistake("[reminder]\nrequests = -1\n", "reminder.requests", "greater than or equal to 0"),
+    Mistake("[compaction]\nthreshold = 9\nretained_tokens = 9\n", "compaction", "must be below 9"),
     Mistake('[compaction]\nmodel = "x"\n', "compaction.model", "no model `x`"),
     Mistake('[models."../x"]\nprovider = "chaos"\n', "models.../x", "match pattern"),
     Mistake('[store]\nurl = "mysql://x"\n', "store", "no store url"),
@@ -191,7 +192,7 @@ def test_tenant_tokens_come_from_their_variables(tmp_path: Path) -> None:
         settings.tenant_tokens({"ACME": "t1", "ZETA": "t1"})
 
 
-def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
+def test_thresholds_and_permissions_are_checked_and_kept(tmp_path: Path) -> None:
     text = """
     [compaction]
     threshold = 100
@@ -205,9 +206,23 @@ def test_sections_of_later_parts_are_checked_and_kept(tmp_path: Path) -> None:
     assert settings.tables.compaction.request_threshold == 200
     assert settings.tables.memory.extract_threshold == 5
     assert settings.runtime().profiles["p"].permissions == PermissionSpec(deny=("Shell",))
-    assert settings.without_effect() == (
-        "compaction.request_threshold", "compaction.threshold",
-    )  # fmt: skip
+    assert settings.runtime().compaction == CompactionRule(100, 200)
+
+
+def test_the_compaction_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
+    text = (
+        SCRIPTED
+        + """
+    [compaction]
+    threshold = 100
+    retained_tokens = 20
+    timeout = 7.5
+    model = "default"
+    """
+    )
+    runtime = load(tmp_path, text).runtime()
+    assert runtime.compaction == CompactionRule(100, 0, 20, runtime.models["default"], 7.5)
+    assert not load(tmp_path, SCRIPTED).runtime().compaction.on
 
 
 RULES_REFUSED = [
@@ -246,7 +261,6 @@ def test_K03_the_reminder_and_the_planning_face_are_settings_that_count(tmp_path
     settings = load(tmp_path, '[reminder]\nrequests = 0\ncooldown = 3\n[profiles.p]\nplanning = "todo"\n')
     assert settings.runtime().reminder == ReminderRule(0, 3)
     assert settings.runtime().profiles["p"].planning == "todo"
-    assert settings.without_effect() == ()
     assert load(tmp_path, "").runtime().reminder == ReminderRule(8, 8)
 
 
@@ -264,10 +278,6 @@ def test_the_memory_s_settings_reach_the_control_plane(tmp_path: Path) -> None:
     runtime = load(tmp_path, text).runtime()
     assert runtime.memory == MemorySpec("Japanese", None, 5, 7)
     assert load(tmp_path, SCRIPTED).runtime().memory == MemorySpec()
-
-
-def test_settings_that_work_are_not_called_without_effect(tmp_path: Path) -> None:
-    assert load(tmp_path, SCRIPTED).without_effect() == ()
 
 
 DEFAULTS = [

@@ -21,6 +21,10 @@ ACCEPTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"question": "Q", "choices": [{"label": "a", "description": "  "}, "b", "c", "d"]},
         {"question": "Q", "choices": [{"label": x} for x in "abcd"]},
     ),
+    (
+        {"question": "Q", "choices": ["one \r\n\t line", "左\u3000右\x1b\x00"]},
+        {"question": "Q", "choices": [{"label": "one line"}, {"label": "左\u3000右"}]},
+    ),
     ({"question": "x" * QUESTION_LIMIT}, {"question": "x" * QUESTION_LIMIT, "choices": []}),
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -34,6 +38,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"question": "Q", "choices": ["a", " "]}, "a choice is blank"),
     ({"question": "Q", "choices": ["a", {"label": ""}]}, "a choice is blank"),
     ({"question": "Q", "choices": ["yes", "no", " yes "]}, "the choices 'yes' and 'yes' do not differ"),
+    ({"question": "Q", "choices": ["a", "a"]}, "the choices 'a' and 'a' do not differ"),  # one object in memory
+    ({"question": "Q", "choices": ["は\u200bい", "はい"]}, "do not differ"),
     ({"question": "Q", "choices": ["Yes", {"label": "ｙｅｓ", "description": "other"}]}, "do not differ"),
     ({"question": "Q", "choices": ["a", "x" * (LABEL_LIMIT + 1)]}, "at most 200"),
     (

@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.protocol.permissions import SUBJECTS, PermissionRules, parse_rule
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, PLANNING_TOOLS
 from actors.tools.permission import Permissions, Target, judge, target_of
-from actors.tools.registry import (
-    ASKING_TOOLS,
-    CHILD_TOOLS,
-    FILE_TOOLS,
-    PLANNING_TOOLS,
-    ToolSetup,
-    build_toolbox,
-)
+from actors.tools.registry import ToolSetup, build_toolbox
 from tests.support.fake_children import FakeChildren
 from tests.support.tool_calls import Bench, told
 
@@ -136,6 +130,21 @@ async def test_a_search_of_a_folder_with_forbidden_parts_is_denied(bench: Bench,
         given = {} if path is None else {"path": path}
         assert (await bench.call(tool, pattern="*" if tool == "Glob" else "needle", **given)).status == "denied", path
     assert (await bench.call(tool, pattern="*" if tool == "Glob" else "needle", path="src")).status == "ok"
+
+
+@pytest.mark.parametrize("tool", ["Grep", "Glob"])
+async def test_G04_a_search_follows_no_link_out_of_the_folder_that_was_judged(bench: Bench, tool: str) -> None:
+    bench.write("secrets/key.txt", "needle")
+    bench.write("src/a.txt", "needle")
+    (bench.workspace / "src" / "key").symlink_to("../secrets/key.txt")
+    (bench.workspace / "src" / "same").symlink_to("a.txt")
+    arguments = {"pattern": "*" if tool == "Glob" else "needle", "path": "src"}
+    assert "key.txt" in told(await bench.call(tool, **arguments))
+    for rules in ({"deny": (f"{tool}(secrets/**)",)}, {"allow": (f"{tool}(src/**)",)}):
+        outcome = await ruled(bench, **rules).call(tool, **arguments)
+        assert outcome.status == "ok"
+        assert told(outcome).count("a.txt") == 2
+        assert "key" not in told(outcome)
 
 
 def test_a_search_is_allowed_where_everything_below_is(tmp_path: Path) -> None:

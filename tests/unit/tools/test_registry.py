@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from actors.protocol.tools import ToolContext, ToolOutcome
+from actors.protocol.tools import ASKING_TOOLS, CHILD_TOOLS, FILE_TOOLS, ToolContext, ToolOutcome
 from actors.tools.guard import GuardPool
 from actors.tools.limits import ToolLimits
-from actors.tools.registry import (
-    ASKING_TOOLS,
-    CHILD_TOOLS,
-    FILE_TOOLS,
-    PodToolbox,
-    ToolSetup,
-    UnknownTools,
-    build_toolbox,
-)
+from actors.tools.registry import PodToolbox, ToolSetup, UnknownTools, build_toolbox
 from actors.tools.typed import Arguments, typed_tool
 from session_store.items import ToolCall
 from tests.support.fake_children import FakeChildren

@@ -26,12 +26,15 @@ class Stream(Gateway):
     length: int
     each: int
     asked: list[int]
+    last: Wire | None = None
 
-    def stream(self, path: str, query: Any = None) -> Iterator[Wire]:
+    def stream(self, path: str, query: Any = None, closed: Any = None) -> Iterator[Wire]:
         after = int(query["after"])
         self.asked.append(after)
         for seq in range(after + 1, min(after + self.each, self.length) + 1):
             yield Wire("entry", str(seq), {"seq": seq, "ts": "", "type": "segment_end"})
+        if self.last is not None:
+            yield self.last
         raise OwnerLost("it broke")
 
 
@@ -63,6 +66,21 @@ def test_a_home_that_nobody_owns_is_told() -> None:
         assert time.monotonic() < limit
     feed.close()
     assert came == [Away(NO_OWNER)]
+
+
+def test_V05_a_log_that_cannot_be_read_on_is_told_in_its_words() -> None:
+    stream = Stream(length=2, each=2)
+    words = "the log of p is damaged at entry 3"
+    damage = {"reason": "store-damaged", "head_seq": 9, "snapshot": None, "detail": words}
+    object.__setattr__(stream, "last", Wire("resync", None, damage))
+    feed = Feed(lambda: stream, "p", 0)
+    came = taken(feed, 2)
+    limit = time.monotonic() + LIMIT
+    while Away(words) not in came:
+        assert time.monotonic() < limit, came
+        came += feed.take(100)
+    feed.close()
+    assert Away("it broke") not in came
 
 
 def test_V04_a_screen_that_does_not_follow_costs_no_memory() -> None:

@@ -111,14 +111,27 @@ def test_one_block_per_kind() -> None:
             ("Mark", "14:0", "rewound to before entry 12"),
             ("Unknown", "15:0", 'from_the_future (a kind this version does not know): {"x":1}'),
             ("Unknown", "16:0", 'tool_results: {"results":[{"name":"no more than that"}]}'),
-            ("Mark", "17:0", "segment ends"),
             ("Mark", "18:0", "the Pod has ended: stop"),
         ]
     )
 
 
+def test_C06_a_compaction_is_one_mark_and_all_before_it_stays() -> None:
+    record = {"trigger": "rest", "before": 9_000, "after": 800, "summarised": 5, "retained": 2}
+    origin = {"session": "s", "seq": 16}
+    more: list[dict[str, Any]] = [
+        {"type": "segment_end"},
+        {"type": "segment_start", "session": "s", "config": {"model": {"name": "m"}}, "history": [], "origin": origin},
+        {"type": "extension", "domain": "compaction", "payload": record},
+    ]
+    before = shape(folded(*LOG[:16]))
+    log = LOG[:16] + [{"seq": seq, "ts": TS, **entry} for seq, entry in enumerate(more, 17)]
+    words = "compacted from about 9.0k to 800 tokens (5 items summarised, 2 kept)"
+    assert shape(folded(*log)) == [*before, ("Mark", "19:0", words)]
+
+
 def test_every_kind_of_entry_has_a_block() -> None:
-    for kind in ENTRY_TYPES:
+    for kind in ENTRY_TYPES.keys() - {"segment_end"}:  # what begins the next segment says why
         entry = next((e for e in LOG if e["type"] == kind), {"seq": 1, "ts": TS, "type": kind})
         assert folded(entry).blocks(), kind
 

@@ -43,7 +43,6 @@ def test_folded() -> None:
 ? from_the_future (a kind this version does not know):
   {"x":1}
 ? tool_results: {"results":[{"name":"no more than that"}]}
-= segment ends
 = the Pod has ended: stop\
 """)
 
@@ -80,7 +79,6 @@ def test_opened() -> None:
 ? from_the_future (a kind this version does not know):
   {"x":1}
 ? tool_results: {"results":[{"name":"no more than that"}]}
-= segment ends
 = the Pod has ended: stop\
 """)
 

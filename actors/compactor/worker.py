@@ -1,0 +1,132 @@
+"""The disposable worker: a transcript in, one summary out, by at most two requests. It has no Pod and no history."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from actors.compactor.prompt import CLOSING, OPENING, marked, refusal
+from actors.protocol.compaction import CompactionError
+from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
+from actors.protocol.sizes import tokens
+from actors.protocol.usage import WorkerUsage, worker_usage
+from session_store.items import AssistantMessage, HistoryItem, Segment, Text, ToolResult, ToolResultGroup, UserMessage
+
+WORKER = "compact"
+"""Label of its tokens; also the name that a scripted model knows it by."""
+ATTEMPTS = 2
+"""The answer, and one repair."""
+DEFAULT_INPUT = 100_000
+"""Tokens of the transcript where the model does not say how many it takes."""
+WINDOW_SHARE = 0.7
+"""Of the model's context window; the rest is for its answer, and for what the estimate of tokens misses."""
+LEAST_INPUT = 1_000
+
+
+class _NoSummary(Exception):
+    """The answer is none; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`name` is unique for this compaction and makes the request ids; `mark` is a word that nobody can know before.
+    `size`: tokens that the summary may have at most."""
+
+    session: str
+    name: str
+    mark: str
+    system_prompt: str
+    transcript: str
+    size: int
+
+
+class _Silent:
+    """A `LiveSink` that nobody watches."""
+
+    def text(self, request_id: str, block: str, text: str) -> None:
+        return None
+
+    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None:
+        return None
+
+    def discard(self, request_id: str) -> None:
+        return None
+
+
+def budget(model: Model, system_prompt: str) -> int:
+    """Tokens that the transcript may have."""
+    window = model.context_window
+    allowed = DEFAULT_INPUT if window is None else int(window * WINDOW_SHARE)
+    return max(LEAST_INPUT, allowed - tokens(system_prompt))
+
+
+async def summarise(model: Model, task: Task, spent: Callable[[WorkerUsage], Awaitable[None]]) -> str:
+    """Ask the model; an answer that is no summary is sent back once. `spent` is told of every reply.
+
+    Raises `CompactionError`.
+    """
+    history: list[HistoryItem] = [_said(marked(task.transcript, task.mark), "session")]
+    problem = ""
+    for number in range(1, ATTEMPTS + 1):
+        request_id = f"{WORKER}-{task.name}-{number}"
+        try:
+            reply = await model.reply(_request(model, task, history, (request_id, number)), _Silent())
+        except ModelError as error:
+            raise CompactionError(error.type, f"the model failed: {error.message}") from None
+        await spent(worker_usage(WORKER, request_id, model.name, reply))
+        try:
+            return summary_of(reply, task.size)
+        except _NoSummary as error:
+            problem = str(error)
+            history += _sent_back(request_id, number, reply, problem)
+    raise CompactionError("no_summary", f"{ATTEMPTS} answers of the model were no summary; the last: {problem}")
+
+
+def summary_of(reply: ModelReply, size: int) -> str:
+    """The text between the marks. Raises `_NoSummary`: nothing is taken that only might be one (case C03)."""
+    text = "".join(item.text for item in reply.items if isinstance(item, Text))
+    if reply.stop == "refusal":
+        raise _NoSummary("It was a refusal.")
+    start, end = text.find(OPENING), text.rfind(CLOSING)
+    if reply.stop == "length" or (start >= 0 and end < 0):
+        raise _NoSummary("It was cut off at the output limit: write less.")
+    if start < 0 or end < start:
+        raise _NoSummary(f"It was not between {OPENING} and {CLOSING}.")
+    summary = text[start + len(OPENING) : end].strip()
+    if not summary:
+        raise _NoSummary("It was empty.")
+    if (found := tokens(summary)) > size:
+        raise _NoSummary(f"It has about {found} tokens, {size} are the most: write less.")
+    return summary
+
+
+def _request(model: Model, task: Task, history: list[HistoryItem], which: tuple[str, int]) -> ModelRequest:
+    request_id, number = which
+    return ModelRequest(
+        request_id=request_id,
+        session=f"{WORKER}:{task.session}",  # its grants from the limits are not the Pod's, whose epochs go on
+        pod_name=WORKER,
+        number=number,
+        system_prompt=task.system_prompt,
+        tools=(),
+        history=[model.encode(item) for item in history],
+        run_request=number,
+    )
+
+
+def _sent_back(request_id: str, number: int, reply: ModelReply, problem: str) -> list[HistoryItem]:
+    """The reply and what is wrong with it; every call is answered."""
+    message = AssistantMessage(number, request_id, reply.items)
+    if not reply.items:
+        return [_said(refusal(problem), request_id)]
+    if not message.calls:
+        return [message, _said(refusal(problem), request_id)]
+    results = (
+        ToolResult(number, index, call.call_id, call.name, "error", refusal(problem))
+        for index, call in enumerate(message.calls)
+    )
+    return [message, ToolResultGroup(tuple(results))]
+
+
+def _said(text: str, name: str) -> HistoryItem:
+    return UserMessage((Segment("text", text),), name, "system")
