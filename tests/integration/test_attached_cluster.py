@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.postgres import PostgresServer
+
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-a-test"
 LIMIT = 60.0
@@ -98,9 +100,10 @@ def places(address: str, environment: dict[str, str]) -> dict[str, dict[str, Any
     return found
 
 
-def test_R_serve_attaches_and_departs_while_a_tree_works_on(
-    tmp_path: Path, address: str, environment: dict[str, str]
+def test_R_serve_attaches_and_departs_while_a_tree_works_on_over_postgresql(
+    tmp_path: Path, address: str, environment: dict[str, str], postgres: PostgresServer
 ) -> None:
+    environment = {**environment, "POLYPOD__STORE__URL": postgres.url()}
     spawn = [{"name": "SpawnPod", "arguments": {"name": f"c{n}", "task": "work"}} for n in range(2)]
     work = {"tool_calls": [{"name": "Shell", "arguments": {"command": "sleep 3; echo worked"}}]}
     script(
