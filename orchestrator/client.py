@@ -9,6 +9,10 @@ from typing import Any, Literal
 import ray
 from ray.exceptions import RayActorError
 
+from actors.models.limits import model_of
+from actors.models.limits_actor import NAME as LIMITS
+from actors.models.limits_actor import named_limits
+from actors.models.limits_client import LimitsUnavailable
 from actors.pod.actor import NAMESPACE
 from actors.protocol.alerts import Alert
 from actors.protocol.live import LiveEvent
@@ -27,6 +31,8 @@ ANSWER_LIMIT = 60.0
 """Seconds one answer of the Directory may take; the longest, a stop of a deep tree, is bounded well below."""
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
+LIMITS_WAIT = 1.0
+"""Seconds that the limits are waited for; their figures are left out rather than wait longer."""
 STOP_SEEN = 1.0
 """Seconds that `stop` waits to see the Pod ended before it says `stopping`."""
 _CODES = {
@@ -43,6 +49,7 @@ class RayControlPlane:
 
     def __init__(self, store: AsyncStore, directory: str = DIRECTORY) -> None:
         self._store = store
+        self._limits = named_limits(LIMITS, NAMESPACE)
         self._name = directory
         self._directory: Any = None
         self._actors: dict[str, tuple[Any, int]] = {}
@@ -106,8 +113,24 @@ class RayControlPlane:
 
     async def status(self) -> dict[str, Json]:
         top = await self._ask(lambda d: d.top.remote())
+        limits = await self._limits_figures()
         live = sum(top["pods"].get(phase, 0) for phase in ("binding", "live", "parking"))
-        return {**top, "ready": True, "live": live, "nodes": len([n for n in ray.nodes() if n["Alive"]])}
+        nodes = len([n for n in ray.nodes() if n["Alive"]])
+        return {**top, "ready": True, "live": live, "nodes": nodes, "limits": limits}
+
+    async def _limits_figures(self) -> dict[str, Json]:
+        """`{"under_way", "waiting"}` by the provider's model; none without a model that has limits."""
+        try:
+            async with asyncio.timeout(LIMITS_WAIT):
+                figures = await self._limits.figures()
+        except (LimitsUnavailable, TimeoutError):
+            return {}
+        told: dict[str, Json] = {}
+        for key, (under_way, waiting) in figures.items():
+            one = told.setdefault(model_of(key), {"under_way": 0, "waiting": 0})
+            one["under_way"] += under_way
+            one["waiting"] += waiting
+        return told
 
     async def directory_process(self) -> Holder:
         """The process that the Directory is now."""

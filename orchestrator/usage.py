@@ -15,6 +15,7 @@ from actors.protocol.usage import DOMAIN, WorkerUsage, read_usage
 from session_store.codec import decode_entry
 from session_store.entries import ConfigChanged, Extension, LlmUsage, LogEntry, SegmentStart
 from session_store.items import Json
+from session_store.pricing import Prices, cost
 from session_store.rows import PodRow, StoredEntry
 
 By: TypeAlias = Literal["pod", "tree", "model", "worker"]
@@ -23,11 +24,6 @@ POD = "pod"
 """The label of a session's own requests."""
 UNKNOWN_MODEL = "unknown"
 _FOLDED = (b"llm_usage", DOMAIN.encode(), b"segment_start", b"config_changed")
-_MILLION = 1_000_000
-
-Prices: TypeAlias = Mapping[str, float]
-"""Money per million tokens: `input` (what is neither read from a cache nor written to one), `cache_read`,
-`cache_write`, `output`."""
 
 
 @dataclass(slots=True)
@@ -59,14 +55,7 @@ class Spent:
         self.estimated += other.estimated
 
     def cost(self, prices: Prices) -> float:
-        fresh = max(0, self.input - self.cache_read - self.cache_write)
-        tokens = {
-            "input": fresh,
-            "cache_read": self.cache_read,
-            "cache_write": self.cache_write,
-            "output": self.output,
-        }
-        return sum(count * prices.get(kind, 0.0) for kind, count in tokens.items()) / _MILLION
+        return cost(self, prices)
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ from session_store.requests import AsyncStore
 
 log = logging.getLogger("polypod.wiring")
 
-LIMITS = "limits"
+LIMITS = limits_actor.NAME
 ROOTS_NAME = "roots"
 DIRECTORY_STORE_LIMIT = 5.0
 """Seconds the Directory waits for one answer of the store; it asks again by itself."""

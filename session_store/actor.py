@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 
+from session_store.append_times import AppendTimes
 from session_store.backends.memory import MemoryStore
 from session_store.backends.sqlite_reader import READS
 from session_store.batching import GroupCommit
@@ -27,6 +28,7 @@ from session_store.local_server import LocalServer
 from session_store.lock import FileLock, start_time
 from session_store.opening import lock_path, make_folder, open_store, sqlite_path
 from session_store.requests import Append, Appended, Deliver, Delivered, Follow, Request
+from session_store.rows import CounterValues
 from session_store.wire_codec import decode_many, decode_request, encode_many, encode_reply
 
 NAMESPACE = "polypod"
@@ -98,6 +100,7 @@ class SessionStoreActor:
         self._opened: _Opened | None = None
         self._problem: StoreError | None = None
         self._tried_at = 0.0
+        self._appends = AppendTimes()
         with suppress(StoreError):
             self._ready()
         self._server = LocalServer({WRITE_LANE: self.many, READ_LANE: self._reads})
@@ -112,8 +115,13 @@ class SessionStoreActor:
         return _answered(lambda: self._written([decode_request(request)])[0])
 
     def read(self, request: bytes) -> bytes:
-        """`Read`, `Pending`, `Query` or `FindMessage`."""
-        return _answered(lambda: self._ready().store.execute(decode_request(request)))
+        """A request that only reads."""
+
+        def answer() -> Any:
+            reply = self._ready().store.execute(decode_request(request))
+            return self._appends.beside(reply) if isinstance(reply, CounterValues) else reply
+
+        return _answered(answer)
 
     def follow(self, request: bytes) -> bytes:
         """`Follow`, which may wait."""
@@ -137,7 +145,9 @@ class SessionStoreActor:
 
     def _written(self, requests: Sequence[Request[Any]]) -> list[Any]:
         """Carry them out, and tell the processes of this machine whose sessions have got messages by it."""
+        began = time.perf_counter()
         replies = self._ready().write(requests)
+        self._appends.took(time.perf_counter() - began, sum(isinstance(reply, Appended) for reply in replies))
         for request, reply in zip(requests, replies, strict=True):
             if isinstance(request, Append) and isinstance(reply, Appended):
                 self._server.hint([*(d.session for d in request.deliveries), *reply.cascaded])

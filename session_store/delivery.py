@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 from session_store import rules
+from session_store.counting import count_message
 from session_store.errors import ConditionFailed, StoreDamaged
 from session_store.messages import USER, Message
 from session_store.requests import Deliver, Delivered, Delivery, PodLimits
@@ -94,6 +95,7 @@ def deliver_free(tables: Tables, sender: SessionState, delivery: Delivery, at: t
     state = _found(tables, delivery.session)
     if state is None:
         tables.add_stray(delivery.session, replace(message, ts=now))
+        count_message(tables.count, message, undeliverable=True)
         return
     if tables.message(state, message.message_id) is not None:
         return
@@ -127,6 +129,7 @@ def _keep(tables: Tables, state: SessionState, message: Message, now: int) -> No
     if state.fold.ended or (reopens and not _can_reopen(tables, state)):
         state.position += 1
         tables.add_message(state, replace(message, position=state.position, ts=now), "undeliverable", state.head)
+        count_message(tables.count, message, undeliverable=True)
         tables.save(state)
         return
     message, question_id = _answering(tables, state, rules.aimed(state, message))
@@ -174,6 +177,7 @@ def queue(tables: Tables, state: SessionState, message: Message, now: int) -> in
     placed = replace(message, position=state.position, ts=now)
     tables.add_message(state, placed, "pending")
     state.inbox[placed.message_id] = placed
+    count_message(tables.count, placed)
     if message.sender == USER and message.kind in ("prompt", "answer"):
         _reset_wakes(tables, state)
     return state.position

@@ -176,7 +176,8 @@ class QuestionClosed:
 class LlmUsage:
     """Tokens of one request. `input` is the whole prompt, cached or not; the cache figures are parts of it.
 
-    `latency` is milliseconds from sending the request to the end of its reply. `history_len` counts history items sent.
+    `latency` is milliseconds from sending the request to the end of its reply, `first_token` to the first text of it
+    that was shown (None: nothing was). `history_len` counts history items sent.
     """
 
     request_id: str
@@ -188,6 +189,7 @@ class LlmUsage:
     latency: int
     model: str | None = None
     estimated: bool = False
+    first_token: int | None = None
     seq: int = 0
     ts: int = 0
     type: Literal["llm_usage"] = "llm_usage"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from session_store import rules
+from session_store import counters, rules
+from session_store.entries import Question
 from session_store.errors import ConditionFailed, UnknownSession
-from session_store.recording import prepare, record
+from session_store.recording import count, prepare, record
 from session_store.requests import Created, Fork
 from session_store.state import SessionState
 from session_store.tables import Tables
 
 
 def fork_session(tables: Tables, request: Fork, now: int) -> Created:
-    """Add the session. Refused: `unknown_session`; `condition_failed` with `conflict`, `name_taken`, `invalid`."""
+    """Add the session. Refused: `unknown_session`; `condition_failed`: `conflict`, `name_taken`, `limit`, `invalid`."""
     known = tables.made_by(request.tenant, request.message_id)
     if known is not None:
         return Created(known, rules.needed(tables, known).head, existed=True)
@@ -24,6 +25,9 @@ def fork_session(tables: Tables, request: Fork, now: int) -> Created:
         raise ConditionFailed(
             f"the name {request.name!r} is taken: choose another", reason="name_taken", name=request.name
         )
+    waits = any(isinstance(entry, Question) for entry in request.more)
+    if waits:
+        rules.check_place(tables, None, request.limits)
     rows, entries = prepare(0, (start, *request.more), now)
 
     state = SessionState(
@@ -37,9 +41,12 @@ def fork_session(tables: Tables, request: Fork, now: int) -> Created:
         detached=False,
         scope=request.scope,
         config=start.config,
+        open=waits,
     )
     tables.add(state)
     record(tables, state, rows, entries)
+    count(tables, state, entries)
+    tables.count(counters.CREATED.key("fork"), 1)
     tables.save(state)
     return Created(state.id, state.head, existed=False)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from session_store.codec import encode_entry
+from session_store.counting import Tally
 from session_store.entries import LogEntry, Question, QuestionClosed, Rewound, SystemItems, Withdrawn
 from session_store.errors import ConditionFailed
 from session_store.messages import Message
@@ -42,6 +43,14 @@ def record(tables: Tables, state: SessionState, rows: Sequence[StoredEntry], ent
         state.fold.apply(entry)
         _note(tables, state, entry)
     state.history_head = state.head
+
+
+def count(tables: Tables, state: SessionState, entries: Sequence[LogEntry]) -> None:
+    """Add recorded entries to the counters: all but those of an import, which were counted where they were made."""
+    if entries:
+        tally = Tally(tables.count, state.config, state.begun)
+        tally.take(entries)
+        state.begun = tally.begun
 
 
 def take_out(tables: Tables, state: SessionState, messages: Sequence[Message], place: MessagePlace) -> None:

@@ -11,13 +11,13 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from session_store.entries import Extension, LogEntry, SegmentStart
 from session_store.messages import Message
-from session_store.rows import MessageState, PodRow, Rows, Scope, StoredEntry
+from session_store.rows import CensusFigures, CounterValues, MessageState, PodRow, Rows, Scope, StoredEntry
 from session_store.status import Status
 
 __all__ = [
-    "REQUEST_TYPES", "Annotate", "Annotated", "Append", "Appended", "AsyncStore", "ClaimDirectory", "Commit",
-    "Commits", "Create", "Created", "Deliver", "Delivered", "Delivery", "DirectoryEpoch", "EntryRange", "Expect",
-    "FindMessage", "Follow", "Fork", "Import", "Lease", "MessageState", "Open", "Parent", "Pending",
+    "REQUEST_TYPES", "Annotate", "Annotated", "Append", "Appended", "AsyncStore", "Census", "ClaimDirectory", "Commit",
+    "Commits", "Counters", "Create", "Created", "Deliver", "Delivered", "Delivery", "DirectoryEpoch", "EntryRange",
+    "Expect", "FindMessage", "Follow", "Fork", "Import", "Lease", "MessageState", "Open", "Parent", "Pending",
     "PendingMessages", "PodLimits", "PodRow", "Query", "Read", "Release", "Released", "Request", "Rows", "Scope",
     "Store", "StoreRequest", "StoredEntry",
 ]  # fmt: skip
@@ -82,8 +82,9 @@ class Fork(Request[Created]):
     """A new root session that begins with what another one's history was at `start.origin`; that one is not touched.
 
     `start` and `more` are its first entries (a copy of an open question, a snapshot of the tasks). Idempotent by
-    `(tenant, message_id)`, as `create`. Refused: `unknown_session` (no such source of this tenant), `condition_failed`
-    with reason `name_taken` or `invalid` (no origin, or one beyond the source's head).
+    `(tenant, message_id)`, as `create`. One that waits for an answer takes a place, as whoever waits has one. Refused:
+    `unknown_session` (no such source of this tenant), `condition_failed` with reason `name_taken`, `limit` or `invalid`
+    (no origin, or one beyond the source's head).
     """
 
     session: str
@@ -93,6 +94,7 @@ class Fork(Request[Created]):
     more: tuple[LogEntry, ...] = ()
     name: str = ""
     scope: Scope | None = None
+    limits: PodLimits = field(default_factory=PodLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +351,16 @@ class Follow(Request[Commits]):
     wait: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Counters(Request[CounterValues]):
+    """What was counted of all sessions since the store was made, and by this process of it since it started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census(Request[CensusFigures]):
+    """How many sessions of all tenants there are, and what waits in them, now."""
+
+
 StoreRequest: TypeAlias = (
     Create
     | Fork
@@ -361,6 +373,8 @@ StoreRequest: TypeAlias = (
     | Read
     | Query
     | FindMessage
+    | Counters
+    | Census
     | ClaimDirectory
     | Follow
     | Import

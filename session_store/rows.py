@@ -64,6 +64,42 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterValues:
+    """Every counter that is not 0, by its key (`session_store.counters`)."""
+
+    values: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodCount:
+    """Sessions of one status and profile. `queue`: messages in their inboxes, `deepest`: in the fullest of them."""
+
+    status: Status
+    profile: str
+    pods: int
+    queue: int
+    deepest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Things of one kind that wait, and when the oldest began to (ms)."""
+
+    kind: str
+    number: int
+    oldest: int
+
+
+@dataclass(frozen=True, slots=True)
+class CensusFigures:
+    """`messages` by kind of message, not yet consumed; `questions` by kind of question, open and unanswered."""
+
+    pods: tuple[PodCount, ...]
+    messages: tuple[Waiting, ...]
+    questions: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MessageState:
     """Where a message is: `pending`, `consumed` (with the head after the consuming commit), or `undeliverable`.
 

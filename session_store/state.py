@@ -87,6 +87,8 @@ class SessionState:
     children: int = 0
     wakes: int = 0
     batch: Batch | None = None
+    begun: tuple[int, int] = (0, 0)
+    """Seq of the last reply with calls and when they began; kept in memory only (`session_store.counting`)."""
     fold: StatusFold = field(default_factory=StatusFold)
     inbox: dict[str, Message] = field(default_factory=dict)
 

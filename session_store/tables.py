@@ -78,6 +78,9 @@ class Tables(Protocol):
     def release_all_but(self, held: frozenset[str]) -> None:
         """Give up every lease, except those of the sessions `held`."""
 
+    def count(self, key: str, more: int) -> None:
+        """Add to a counter (`session_store.counters`): kept if the transaction is, undone with it."""
+
     def directory_epoch(self) -> int: ...
 
     def put_directory_epoch(self, epoch: int) -> None: ...

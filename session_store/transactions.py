@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from session_store import rules
+from session_store import counters, rules
+from session_store.counting import POINTER, count_start, count_taken
 from session_store.delivery import cascade, deliver_free, deliver_own, queue
-from session_store.entries import Invoke, LogEntry
-from session_store.errors import ConditionFailed
+from session_store.entries import Extension, Invoke, LogEntry
+from session_store.errors import ConditionFailed, StoreDamaged
 from session_store.forks import fork_session
 from session_store.importing import import_session
-from session_store.recording import EncodedAppend, prepare, record, take_out
+from session_store.recording import EncodedAppend, count, prepare, record, take_out
 from session_store.requests import (
     Annotate,
     Annotated,
@@ -92,6 +94,8 @@ def _create(tables: Tables, request: Create, now: int) -> Created:
 
     tables.add(state)
     record(tables, state, rows, entries)
+    count(tables, state, entries)
+    tables.count(counters.CREATED.key("root" if parent is None else "child"), 1)
     for message in {m.message_id: m for m in request.messages}.values():
         queue(tables, state, message, now)
     tables.save(state)
@@ -120,6 +124,9 @@ def _new_state(request: Create, parent: SessionState | None) -> SessionState:
 def _open(tables: Tables, request: Open) -> Lease:
     state = rules.needed(tables, request.session)
     if rules.check_open(state, request, tables.directory_epoch()):
+        if request.replaces is not None and state.epoch:  # the Directory, to write an end, names no number
+            lost = state.owned or state.fold.run_open
+            tables.count((counters.RESTARTS if lost else counters.WAKES).key(), 1)
         state.epoch += 1
         state.owned, state.untouched, state.opened_by = True, True, request.directory_epoch
         tables.save(state)
@@ -139,6 +146,7 @@ def _release(tables: Tables, request: Release) -> Released:
             session=state.id,
         )
     state.owned = False
+    tables.count(counters.PARKS.key(), 1)
     tables.save(state)
     return Released(state.head)
 
@@ -154,9 +162,14 @@ def _append(tables: Tables, request: Append, now: int) -> Appended:
     rows, entries = prepare(state.head, request.entries, max(now, state.fold.updated_at), bodies)
 
     first = state.head + 1 if rows else 0
+    bound_for_it, runs = state.untouched, state.fold.run_seq
     state.untouched = False
     record(tables, state, rows, entries)
+    count(tables, state, entries)
     take_out(tables, state, taken, "consumed")
+    count_taken(tables.count, taken, state.fold.updated_at)
+    if bound_for_it and taken and any(isinstance(e, Invoke) for e in entries):
+        count_start(tables.count, taken, state.fold.updated_at, first=not runs)
     wakes = _count_wakes(tables, state, entries)
     _rest(tables, state, request.concluded)
     for delivery in request.deliveries:
@@ -211,7 +224,17 @@ def _annotate(tables: Tables, request: Annotate, now: int) -> Annotated:
     rows, entries = prepare(state.head, (request.extension,), max(now, state.fold.updated_at))
     history_head = state.history_head
     record(tables, state, rows, entries)
+    count(tables, state, entries)
+    _count_lag(tables, state, request.extension)
     state.history_head = history_head
     tables.put_annotation(state, request.extension.domain, request.key, state.head)
     tables.save(state)
     return Annotated(state.head, state.head, existed=False)
+
+
+def _count_lag(tables: Tables, state: SessionState, extension: Extension) -> None:
+    """How long the last entry of a range waited for its extraction. Damage there refuses no annotation."""
+    end = extension.payload.get("processed_through_entry") if extension.domain == POINTER else None
+    if isinstance(end, int) and 0 < end < state.head:
+        with suppress(StoreDamaged):
+            counters.EXTRACTION_LAG.observe(tables.count, state.fold.updated_at - tables.entry(state, end).ts)

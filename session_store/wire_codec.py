@@ -39,12 +39,12 @@ from session_store.requests import (
     Request,
     StoredEntry,
 )
-from session_store.rows import MessageState, Rows, Scope
+from session_store.rows import CensusFigures, CounterValues, MessageState, Rows, Scope
 
 RequestT = TypeVar("RequestT", bound=Request[Any])
 
 _REFUSED, _UNAVAILABLE = "!", "?"
-_SCALAR_REPLIES = (Created, Released, Delivered, Annotated, MessageState, DirectoryEpoch)
+_SCALAR_REPLIES = (Created, Released, Delivered, Annotated, MessageState, DirectoryEpoch, CounterValues)
 
 
 def encode_request(request: Request[Any]) -> bytes:
@@ -209,7 +209,7 @@ def _reply_plain(reply: Any) -> Any:
             return ([_message(m) for m in reply.messages], reply.head)
         case Commits():
             return (reply.cursor, [(c.session, c.head) for c in reply.commits])
-        case Rows():
+        case Rows() | CensusFigures():
             return to_plain(reply)
         case _:
             return [getattr(reply, f.name) for f in dataclasses.fields(reply)]
@@ -236,5 +236,6 @@ _REPLIES: dict[str, Callable[[Any], Any]] = {
     "PendingMessages": lambda plain: PendingMessages(_messages(plain[0]), plain[1]),
     "Commits": lambda plain: Commits(plain[0], tuple(Commit(*c) for c in plain[1])),
     "Rows": lambda plain: from_plain(Rows, plain),
+    "CensusFigures": lambda plain: from_plain(CensusFigures, plain),
     **{cls.__name__: _scalars(cls) for cls in _SCALAR_REPLIES},
 }

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from actors.models.first_text import FirstText
 from actors.models.limits import TTL, Ask
 from actors.models.limits_client import Limits
 from actors.models.retry import Failure, GiveUp, RetryPolicy, Wait, decide, final, retry_after
@@ -100,12 +101,12 @@ class EndpointModel:
         await self._transport.close()
 
     async def _attempt(self, post: Post, request: ModelRequest, attempt: int, live: LiveSink) -> ModelReply | _Failed:
-        sent = self._timing.monotonic()
+        sent, shown = self._timing.monotonic(), FirstText(live, self._timing)
         decoder = self._endpoint.wire.decoder(f"{request.request_id}.{attempt}")
 
         def show(texts: list[LiveText]) -> None:
             for piece in texts:
-                live.text(request.request_id, piece.block, piece.text)
+                shown.text(request.request_id, piece.block, piece.text)
 
         try:
             async with self._transport.post(post) as response:
@@ -122,7 +123,7 @@ class EndpointModel:
         show(rest)
         usage = decoded.usage or estimated_usage(request, decoded.items)
         model = decoded.model or self._endpoint.name
-        return ModelReply(decoded.items, usage, decoded.stop, self._timing.since(sent), model, attempt)
+        return ModelReply(decoded.items, usage, decoded.stop, self._timing.since(sent), model, attempt, shown.ms)
 
     async def _refused(self, response: Response) -> _Failed:
         wait = retry_after(response.headers, self._timing.now_ms())

@@ -19,6 +19,16 @@ PATIENCE = 10.0
 _SWEEP = 1000
 
 
+def key_of(provider: str, url: str, model: str, api_key_env: str) -> str:
+    """Who shares limits: those that use one key for one model at one address."""
+    return " ".join((provider, url, model, api_key_env))
+
+
+def model_of(key: str) -> str:
+    """The provider's model that a key is about."""
+    return " ".join(key.split(" ")[2:-1]) or key
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One attempt that asks to be let through. `ask_id` is unique for ever; asked again it is the same ask.
@@ -181,6 +191,11 @@ class LimitsCore:
     def under_way(self, now: float, name: str) -> int:
         """How many grants of the key are held."""
         return len(self._key(name, now).grants)
+
+    def figures(self, now: float) -> dict[str, tuple[int, int]]:
+        """By key: requests under way, and asks that wait."""
+        keys = {name: self._key(name, now) for name in list(self._keys)}
+        return {name: (len(key.grants), len(key.queue)) for name, key in keys.items()}
 
     def _key(self, name: str, now: float) -> _Key:
         key = self._keys.setdefault(name, _Key())

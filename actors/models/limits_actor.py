@@ -16,6 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 from actors.models.limits_client import Call, LimitsUnavailable, LocalLimits, RemoteLimits, serve
 from session_store.items import Json
 
+NAME = "limits"
 _MAX_WAITING = 10_000
 
 

@@ -87,6 +87,9 @@ class LocalLimits:
     def under_way(self, key: str) -> int:
         return self._core.under_way(self._timing.monotonic(), key)
 
+    def figures(self) -> dict[str, tuple[int, int]]:
+        return self._core.figures(self._timing.monotonic())
+
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
@@ -137,6 +140,11 @@ class RemoteLimits:
     async def penalise(self, key: str, seconds: float) -> None:
         await self._try("penalise", {"key": key, "seconds": seconds})
 
+    async def figures(self) -> dict[str, tuple[int, int]]:
+        """By key: requests under way, and asks that wait. Raises `LimitsUnavailable`."""
+        told = await self._answer("figures", {})
+        return {str(key): (int(under_way), int(waiting)) for key, (under_way, waiting) in told.items()}
+
     async def _reach(self, method: str, arguments: dict[str, Json]) -> Json:
         """Call until there is an answer, at most `patience` seconds."""
         started, wait = self._timing.monotonic(), 0.05
@@ -178,6 +186,8 @@ async def serve(limits: LocalLimits, method: str, arguments: dict[str, Json]) ->
             return await limits.release(Ask(**arguments["ask"]), arguments["used"])
         case "penalise":
             return await limits.penalise(arguments["key"], arguments["seconds"])
+        case "figures":
+            return limits.figures()
         case _:
             raise ValueError(f"unknown method {method!r}")
 

@@ -80,7 +80,7 @@ def _endpoint(
     spec: ModelSpec, environment: Mapping[str, str], limits: Limits | None, transport: Transport | None
 ) -> Model:
     from actors.models.endpoint import Endpoint, EndpointModel  # lazy: scripted Pods need no endpoint
-    from actors.models.limits import Ask  # lazy: as above
+    from actors.models.limits import Ask, key_of  # lazy: as above
     from actors.models.options import read_options  # lazy: as above
     from actors.models.secrets import Redactor  # lazy: as above
     from actors.models.transport import Post  # lazy: as above
@@ -99,7 +99,7 @@ def _endpoint(
         timeouts=options.as_timeouts(),
     )
     limited = (spec.requests_per_minute, spec.tokens_per_minute, spec.max_concurrency)
-    limit_key = " ".join((spec.provider, url, spec.model, spec.api_key_env or ""))
+    limit_key = key_of(spec.provider, url, spec.model, spec.api_key_env or "")
     endpoint = Endpoint(
         name=spec.name,
         wire=wire,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from actors.models.first_text import FirstText
 from actors.models.retry import Failure, GiveUp, RetryPolicy, Wait, decide, final
 from actors.models.script import ScriptError, ScriptLine, line_for, read_script, script_line
 from actors.models.timing import Timing
@@ -69,8 +70,8 @@ class ScriptedModel:
         attempts = 1
         if line.error is not None and line.error.times is not None:
             attempts += await self._fail(line.error, line.error.times, request, live)
-        started = self._timing.monotonic()
-        items = await self._speak(line, request, f"{request.request_id}.{attempts}", live)
+        started, shown = self._timing.monotonic(), FirstText(live, self._timing)
+        items = await self._speak(line, request, f"{request.request_id}.{attempts}", shown)
         if line.error is not None and line.error.times is None:
             error = line.error.error()
             kept = tuple(i for i in items if isinstance(i, (Text, Reasoning)))
@@ -85,7 +86,8 @@ class ScriptedModel:
             if stop == "refusal":
                 raise ModelError("refused", "the script refuses the request")
             raise ModelError("empty_reply", "the script's line has neither text nor a tool call")
-        return ModelReply(items, _usage(line, request, items), stop, self._timing.since(started), self._name, attempts)
+        latency = self._timing.since(started)
+        return ModelReply(items, _usage(line, request, items), stop, latency, self._name, attempts, shown.ms)
 
     async def close(self) -> None:
         """Nothing to close."""

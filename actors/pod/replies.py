@@ -58,6 +58,7 @@ def reply_commit(request_id: str, history_len: int, reply: ModelReply, with_item
             latency=reply.latency,
             model=reply.model,
             estimated=usage.estimated,
+            first_token=reply.first_token,
         )
     )
     return commit

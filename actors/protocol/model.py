@@ -65,7 +65,8 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A complete reply. `latency` in ms from the last attempt's sending to its end; `attempts` from 1."""
+    """A complete reply. `latency` in ms from the last attempt's sending to its end, `first_token` to the first text of
+    it that was shown; `attempts` from 1."""
 
     items: tuple[AssistantItem, ...]
     usage: Usage
@@ -73,6 +74,7 @@ class ModelReply:
     latency: int
     model: str
     attempts: int = 1
+    first_token: int | None = None
 
 
 @dataclass(slots=True)

@@ -51,8 +51,8 @@ class PathPattern:
 
 
 def matches_name(pattern: str, text: str) -> bool:
-    """`*`, `?` and `[…]` over a whole text."""
-    return _compiled(pattern).fullmatch(text) is not None
+    """`*`, `?` and `[…]` over a whole text. A name that is written like the pattern, `[id]`, is meant too."""
+    return pattern == text or _compiled(pattern).fullmatch(text) is not None
 
 
 def _places(pattern: tuple[str, ...], names: tuple[str, ...]) -> set[int]:

@@ -62,8 +62,9 @@ def read(command: str) -> Reading:
     if len(command) > MOST:
         return Reading((), False, False)
     parts = [""]
-    quote = ""
+    quote = before = ""
     plain = is_open = True
+    braced = False
     for character in command:
         if quote != "'" and character in _HIDING:
             plain = is_open = False
@@ -74,12 +75,18 @@ def read(command: str) -> Reading:
             quote = "" if character == quote else quote
         elif character in _ENDS:
             parts.append("")
+            braced = False
         elif character.isspace():
             parts[-1] += "" if parts[-1].endswith(" ") else " "
+            braced = False
         else:
             plain = plain and character not in _STRUCTURE
+            braced = braced or character == "{"
+            # `r{m,}` is `rm r`, `{git,push}` is `git push`: the shell makes words of such a word.
+            is_open = is_open and not (braced and (character == "," or before + character == ".."))
             quote = character if character in "'\"" else ""
             parts[-1] += character
+        before = character
     words = tuple(part.strip() for part in parts if part.strip())
     if quote or any(map(_hides_its_name, words)):
         plain = is_open = False

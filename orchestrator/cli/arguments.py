@@ -88,6 +88,10 @@ def _add_looking(commands: Any) -> None:
         "--by", choices=("pod", "tree", "model", "worker"), default="pod", help="what a row stands for (default: pod)"
     )
 
+    top = _add(commands, "top", "top:top", "show what polypod is doing, kept up to date", json_help="one object, once")
+    top.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two looks (default: 1)")
+    top.add_argument("--once", action="store_true", help="look once and end")
+
     _add(
         commands, "doctor", "doctor:doctor", "look at everything polypod needs and say what is wrong", json_help="JSON"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +13,16 @@ from orchestrator.cli.embedding import settings_of
 from orchestrator.cli.failure import CommandError
 from orchestrator.cli.forest import Pod
 from orchestrator.gateway.views import entry_view, inbox_view, pod_view, tasks_view
-from orchestrator.home import Home
+from orchestrator.home import VERSION, Home
+from orchestrator.metrics.overview import overview
+from orchestrator.metrics.sample import Sample
 from orchestrator.usage import GROUPINGS, By, UsageFold, below, report
 from session_store.entries import LogEntry
 from session_store.errors import StoreDamaged, UnreadableEntry
 from session_store.opening import AnyReader, open_reader, shown
 from session_store.reading import decoded
-from session_store.requests import PodRow, Query, Read
+from session_store.requests import Census, Counters, PodRow, Query, Read
+from session_store.rows import CensusFigures
 
 PAGE = 500
 
@@ -72,6 +76,13 @@ class StoreReader:
             sessions += [] if fold is None else [(row, fold)]
         grouped: By = next(known for known in GROUPINGS if known == by)
         return {**report(grouped, sessions, self._prices), "unread": unread}
+
+    def top(self) -> Mapping[str, Any]:
+        now = time.time_ns() // 1_000_000
+        if self._store is None:
+            return overview(Sample(now, VERSION, {}, CensusFigures((), (), ())))
+        counters, census = self._store.execute(Counters()), self._store.execute(Census())
+        return overview(Sample(now, VERSION, counters.values, census))
 
     def _spent(self, row: PodRow) -> UsageFold | None:
         """None when the log is damaged."""

@@ -35,6 +35,9 @@ class Reader(Protocol):
     def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
         """What was spent, of all Pods or of one and those below it, in the form of `GET /v1/usage`."""
 
+    def top(self) -> Mapping[str, Any]:
+        """The figures of `GET /v1/top`."""
+
     def questions(self) -> Sequence[Mapping[str, Any]]:
         """Every open question, oldest first, in the inbox's form."""
 
@@ -71,6 +74,10 @@ class GatewayReader:
     def usage(self, by: str, pod_id: str | None) -> Mapping[str, Any]:
         told: Mapping[str, Any] = self.gateway.get("/v1/usage", {"by": by, "pod": pod_id})
         return told
+
+    def top(self) -> Mapping[str, Any]:
+        figures: Mapping[str, Any] = self.gateway.get("/v1/top")
+        return figures
 
     def questions(self) -> Sequence[Mapping[str, Any]]:
         questions: Sequence[Mapping[str, Any]] = self.gateway.get("/v1/inbox")["questions"]

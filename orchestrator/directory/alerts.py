@@ -6,7 +6,7 @@ They outlive their Pods' processes, not the Directory's own: an alert is a notic
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,6 +15,8 @@ from actors.protocol.alerts import KEPT, Alert, shortened
 KEPT_IN_ALL = 8 * KEPT
 """Of all Pods together; the oldest goes first. With `LONGEST` it bounds the memory to some 16 MB at the very worst."""
 EPOCH_SHIFT = 32
+MOST_CODES = 200
+"""Codes that are counted apart."""
 
 
 class AlertBook:
@@ -31,6 +33,8 @@ class AlertBook:
         self._rings: dict[str | None, deque[int]] = {}
         self._ids: set[str] = set()
         self._waiting: dict[str | None, set[asyncio.Future[None]]] = {}
+        self.raised: Counter[tuple[str, str]] = Counter()
+        """How many by level and code, since this Directory's process started."""
 
     def begin(self, epoch: int) -> None:
         """Number on above everything that Directories of earlier epochs numbered."""
@@ -40,6 +44,8 @@ class AlertBook:
         """Keep them; one whose id is kept already is left out."""
         for alert in alerts:
             if alert.alert_id not in self._ids:
+                counted = (alert.level, alert.code)
+                self.raised[counted if len(self.raised) < MOST_CODES else (alert.level, "other")] += 1
                 self._keep(replace(alert, message=shortened(alert.message)))
 
     def next_id(self) -> str:

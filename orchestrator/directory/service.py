@@ -150,6 +150,7 @@ class DirectoryService:
             "restarts": self.table.restarts,
             "given_up": self.table.given_up,
             "blocked": dict(self.table.blocked),
+            "raised": [[level, code, number] for (level, code), number in self.alerts.raised.items()],
             "alerts": [to_plain(alert) for alert in self.alerts.since(0)[1][-SHOWN_ALERTS:]],
         }
 

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from orchestrator.gateway import routes_events as events
 from orchestrator.gateway import routes_messages as messages
+from orchestrator.gateway import routes_metrics as figures
 from orchestrator.gateway import routes_pods as pods
 from orchestrator.gateway import routes_turns as turns
 from orchestrator.gateway import routes_usage as spending
@@ -46,6 +47,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/usage", spending.usage),
     ("GET", "/v1/events", events.of_all),
     ("GET", "/v1/alerts", events.alerts),
+    ("GET", "/v1/top", figures.top),
+    ("GET", "/metrics", figures.metrics),
 )
 PROBES: tuple[tuple[str, Handler], ...] = (("/healthz", events.alive), ("/readyz", events.ready))
 

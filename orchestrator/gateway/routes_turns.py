@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -53,7 +54,7 @@ async def fork(call: Call) -> Response:
     order = ForkOrder(row.id, session, body.message_id or gateway.new_id(), row.tenant, body.name)
     entries = await _entries(call, row.id, at_seq)
     request = await asyncio.to_thread(fork_of, entries, at_seq, order)
-    made = await gateway.feed.ask(request)
+    made = await gateway.feed.ask(replace(request, limits=gateway.options.limits))
     new = await gateway.row(made.session, row.tenant)
     headers = {"Location": f"/v1/pods/{new.id}"}
     return json_response(await gateway.show(new), 200 if made.existed else 201, headers)

@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from session_store import rules
+from session_store.backends.census import taken_census
+from session_store.counters import total
+from session_store.counting import refusal
+from session_store.errors import Refused
 from session_store.messages import Message
 from session_store.notices import Notices
 from session_store.requests import (
+    Census,
     Commit,
     Commits,
+    Counters,
     EntryRange,
     FindMessage,
     Follow,
@@ -24,7 +30,7 @@ from session_store.requests import (
     Request,
     StoredEntry,
 )
-from session_store.rows import MessageState, PodRow, Rows
+from session_store.rows import CounterValues, MessageState, PodRow, Rows
 from session_store.state import (
     MessagePlace,
     MessageRecord,
@@ -58,6 +64,7 @@ class MemoryTables:
         self._made: dict[tuple[str, str], str] = {}
         self._strays: dict[tuple[str, str], Message] = {}
         self._directory_epoch = 0
+        self.counts: dict[str, int] = {}
 
     def find(self, session: str) -> SessionState | None:
         kept = self.sessions.get(session)
@@ -129,6 +136,9 @@ class MemoryTables:
         for session, kept in self.sessions.items():
             kept.state.owned = kept.state.owned and session in held
 
+    def count(self, key: str, more: int) -> None:
+        total({key: more}, self.counts)
+
     def directory_epoch(self) -> int:
         return self._directory_epoch
 
@@ -170,9 +180,17 @@ class MemoryStore:
                 return self._find_message(request)
             case Follow():
                 return self._follow(request)
+            case Counters():
+                return CounterValues(dict(self._tables.counts))
+            case Census():
+                return taken_census(self._tables.states())
             case _:
                 self._tables.touched = {}
-                reply = perform(self._tables, request, self._now_ms())
+                try:
+                    reply = perform(self._tables, request, self._now_ms())
+                except Refused as error:
+                    self._tables.count(refusal(request, error), 1)
+                    raise
                 self._notices.publish(Commit(s, h) for s, h in self._tables.touched.items())
                 return reply
 

@@ -27,9 +27,12 @@ from session_store.backends.postgres_schema import migrate, refused
 from session_store.backends.postgres_tables import PostgresTables
 from session_store.backends.sqlite import wall_clock_ms
 from session_store.backends.sqlite_reader import READS
-from session_store.errors import StoreError, StoreUnavailable
+from session_store.counters import total
+from session_store.counting import refusal
+from session_store.errors import Refused, StoreError, StoreUnavailable
 from session_store.notices import Notices
-from session_store.requests import ClaimDirectory, Commit, Commits, Follow, ReplyT, Request
+from session_store.requests import ClaimDirectory, Commit, Commits, Counters, Follow, ReplyT, Request
+from session_store.rows import CounterValues
 from session_store.transactions import perform
 
 _NEXT_WRITER = (
@@ -70,8 +73,11 @@ class PostgresStore:
     def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Carry out one request. Raises `Refused` or `StoreUnavailable`."""
         reply: Any
-        if isinstance(request, READS):
+        if isinstance(request, READS) and not isinstance(request, Counters):
             reply = self._reader.execute(request)
+        elif isinstance(request, Counters):
+            with self._writing:  # so that what the next commit will hold is told neither twice nor not at all
+                reply = CounterValues(total(self._reader.execute(request).values, self._tables.counters.unwritten()))
         elif isinstance(request, Follow):
             reply = self._follow(request)
         else:
@@ -150,6 +156,7 @@ class PostgresStore:
             with self._watchdog.over(db), db.pipeline():
                 tables.enter(db, locks, alone=isinstance(requests[0], ClaimDirectory))
                 replies = [self._perform(request, alone=len(requests) == 1) for request in requests]
+                tables.counters.write(db)
                 committing = True
                 db.execute("COMMIT")
                 commits = [Commit(s, h) for s, h in tables.touched.items()]
@@ -160,8 +167,10 @@ class PostgresStore:
             tables.forget()
             lost = self._given_up(db)
             if not (committing and lost and isinstance(error, psycopg.Error) and self._came_through(xid)):
+                tables.counters.drop()
                 raise
             commits = [Commit(s, h) for s, h in touched.items()]
+        tables.counters.committed()
         if commits:
             self._notices.publish(commits)
         return replies
@@ -175,6 +184,8 @@ class PostgresStore:
             raise
         except Exception as error:
             if self._tables.undo():
+                if isinstance(error, Refused):
+                    self._tables.counters.refuse(refusal(request, error))
                 return error
             if alone and isinstance(error, StoreError):
                 raise

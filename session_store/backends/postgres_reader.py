@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from session_store.backends.packing import reaching, session_state, unpack_fold
+from session_store.backends.postgres_counters import read_census, read_counters
 from session_store.backends.postgres_link import (
     Address,
     Connection,
@@ -33,7 +34,9 @@ from session_store.backends.postgres_rows import (
 from session_store.backends.postgres_schema import SCHEMA_VERSION, check_version
 from session_store.errors import StoreUnavailable, UnknownSession
 from session_store.requests import (
+    Census,
     Commit,
+    Counters,
     EntryRange,
     FindMessage,
     Pending,
@@ -43,7 +46,7 @@ from session_store.requests import (
     ReplyT,
     Request,
 )
-from session_store.rows import MessageState, PodRow, Rows
+from session_store.rows import CounterValues, MessageState, PodRow, Rows
 from session_store.state import Summary, message_state, pod_row
 
 MOST_CONNECTIONS = 8
@@ -168,6 +171,10 @@ def _answer(db: Connection, request: Request[Any]) -> Any:
             return _query(db, request)
         case FindMessage():
             return _find_message(db, request)
+        case Counters():
+            return CounterValues(read_counters(db))
+        case Census():
+            return read_census(db)
         case _:
             raise TypeError(f"{type(request).__name__} is no request that only reads")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import psycopg
 
 from session_store.backends.postgres_link import SCHEMA, Address, Connection
+from session_store.codec import unpack
 from session_store.errors import NewerSchema, StoreUnavailable
 
 ADVISORY = 0x706F6470
@@ -68,7 +69,13 @@ CREATE VIEW log AS
     SELECT s.id AS session, e.seq, e.ts, e.epoch, e.crc, e.body FROM entries e JOIN sessions s ON s.no = e.session;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1,)
+_VERSION_2 = """
+ALTER TABLE sessions ADD COLUMN profile TEXT COLLATE "C" NOT NULL DEFAULT '';
+CREATE TABLE counters (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, counts BYTEA NOT NULL);
+"""
+# A row of `counters` is what one transaction added; now and then all become one.
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
 """Script n brings version n to n + 1. A published one is never changed."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
@@ -94,10 +101,20 @@ def migrate(connection: Connection, address: Address) -> None:
         for number in range(version, SCHEMA_VERSION):
             for statement in filter(str.strip, MIGRATIONS[number].split(";")):
                 connection.execute(statement.encode())
+            if number == 1:
+                _fill_profiles(connection)
         connection.execute(
             "INSERT INTO meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             (_KEY, SCHEMA_VERSION),
         )
+
+
+def _fill_profiles(connection: Connection) -> None:
+    """The profiles that the configs of the sessions name."""
+    found = connection.execute("SELECT no, config FROM configs", binary=True).fetchall()
+    profiles = [(str(config.get("profile") or ""), no) for no, config in ((no, unpack(c)) for no, c in found)]
+    with connection.cursor() as cursor:
+        cursor.executemany("UPDATE sessions SET profile = %s WHERE no = %s", profiles)
 
 
 def check_version(connection: Connection, address: Address) -> int:

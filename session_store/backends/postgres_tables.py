@@ -12,6 +12,7 @@ from zlib import crc32
 
 from session_store import rules
 from session_store.backends.packing import PLACES, pack_batch, pack_fold, pack_scope, unpack_scope
+from session_store.backends.postgres_counters import PostgresCounters
 from session_store.backends.postgres_link import Connection
 from session_store.backends.postgres_locks import Contended, Locks
 from session_store.backends.postgres_rows import fetch, find_message, load, read_rows
@@ -27,8 +28,8 @@ KEPT_SESSIONS = 4_096
 _ADD_SESSION = (
     "INSERT INTO sessions (id, tenant, message_id, name, parent_id, root_id, depth, detached, epoch, owned, opened_by,"
     " untouched, head, history_head, rewound, position, children, wakes, queue, open, ended, status, needs_owner,"
-    " version, changed, writer) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, false, 0, false, 0, 0, 0, 0, 0, 0, 0,"
-    " false, false, 'idle', false, 0, pg_current_xact_id(), %s) RETURNING no"
+    " version, changed, writer, profile) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, false, 0, false, 0, 0, 0, 0, 0,"
+    " 0, 0, false, false, 'idle', false, 0, pg_current_xact_id(), %s, %s) RETURNING no"
 )
 _TOUCH = "version = version + 1, changed = pg_current_xact_id(), writer = %s"
 _SAVE = (
@@ -52,6 +53,7 @@ class PostgresTables:
     def __init__(self) -> None:
         self.writer = 0
         self.touched: dict[str, int] = {}
+        self.counters = PostgresCounters()
         self.xid: str | None = None
         """The transaction's number, once it has locked a row: with it the server tells what became of it."""
         self._db: Connection | None = None
@@ -94,10 +96,12 @@ class PostgresTables:
     def begin(self, *, savepoint: bool) -> None:
         """A request starts. With `savepoint` it can be undone without undoing those before it."""
         self._wrote, self._savepoints = False, savepoint
+        self.counters.begin()
 
     def end(self) -> None:
         if self._wrote and self._savepoints:
             self._open.execute("RELEASE request")
+        self.counters.end()
 
     def undo(self) -> bool:
         """Take back what the request wrote. False if only the whole transaction can be taken back."""
@@ -174,6 +178,7 @@ class PostgresTables:
             state.detached,
             state.epoch,
             self.writer,
+            str(state.config.get("profile") or ""),
         )
         (state.no,) = self._write(_ADD_SESSION, values).fetchone()
         self._write(
@@ -328,6 +333,9 @@ class PostgresTables:
             (self.writer, sorted(held)),
         )
         self.forget()
+
+    def count(self, key: str, more: int) -> None:
+        self.counters.count(key, more)
 
     def directory_epoch(self) -> int:
         found = self._fetch("SELECT value FROM meta WHERE key = 'directory_epoch'")

@@ -13,9 +13,12 @@ from session_store.backends.sqlite_reader import READS, SqliteReader
 from session_store.backends.sqlite_rows import damage_of
 from session_store.backends.sqlite_schema import is_damage, open_writer
 from session_store.backends.sqlite_tables import SqliteTables
+from session_store.counters import total
+from session_store.counting import refusal
 from session_store.errors import Refused, StoreError, StoreUnavailable
 from session_store.notices import Notices
-from session_store.requests import Commit, Commits, Follow, ReplyT, Request
+from session_store.requests import Commit, Commits, Counters, Follow, ReplyT, Request
+from session_store.rows import CounterValues
 from session_store.transactions import perform
 
 
@@ -43,8 +46,11 @@ class SqliteStore:
     def execute(self, request: Request[ReplyT]) -> ReplyT:
         """Carry out one request. Raises `Refused` or `StoreUnavailable`."""
         reply: Any
-        if isinstance(request, READS):
+        if isinstance(request, READS) and not isinstance(request, Counters):
             reply = self._reader.execute(request)
+        elif isinstance(request, Counters):
+            with self._writing:  # so that what the next commit will hold is told neither twice nor not at all
+                reply = CounterValues(total(self._reader.execute(request).values, self._tables.counters.unwritten()))
         elif isinstance(request, Follow):
             reply = self._follow(request)
         else:
@@ -90,9 +96,12 @@ class SqliteStore:
             self._db.execute("BEGIN IMMEDIATE")
             replies = [self._perform(request, alone=len(requests) == 1) for request in requests]
             if self._db.in_transaction:  # a request alone in its batch may have been rolled back
+                tables.counters.write()
                 self._db.execute("COMMIT")
+            tables.counters.written()
         except BaseException:
             tables.forget()
+            tables.counters.drop()
             self._roll_back()
             raise
         tables.trim()
@@ -110,6 +119,8 @@ class SqliteStore:
         except Exception as error:
             if not self._tables.undo():
                 self._take_all_back(alone)
+            if isinstance(error, Refused):
+                self._tables.counters.refuse(refusal(request, error))
             return error
         return reply
 

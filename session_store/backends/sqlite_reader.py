@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_store.backends.packing import message_of, session_state, unpack_fold
+from session_store.backends.sqlite_counters import read_census, read_counters
 from session_store.backends.sqlite_rows import (
     SELECT_PENDING,
     SELECT_SESSIONS,
@@ -23,7 +24,9 @@ from session_store.backends.sqlite_schema import PLACE_BITS, PLACE_MASK, is_dama
 from session_store.backends.sqlite_tables import find_message
 from session_store.errors import StoreDamaged, StoreUnavailable, UnknownSession
 from session_store.requests import (
+    Census,
     Commit,
+    Counters,
     EntryRange,
     FindMessage,
     Pending,
@@ -33,14 +36,14 @@ from session_store.requests import (
     ReplyT,
     Request,
 )
-from session_store.rows import MessageState, PodRow, Rows
+from session_store.rows import CounterValues, MessageState, PodRow, Rows
 from session_store.state import Summary, message_state, pod_row
 
-READS = (Read, Pending, Query, FindMessage)
+READS = (Read, Pending, Query, FindMessage, Counters, Census)
 
 
 class SqliteReader:
-    """Answers `Read`, `Pending`, `Query` and `FindMessage`, from any thread; also beside a store that someone runs."""
+    """Answers the requests that only read, from any thread; also beside a store that someone runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,6 +106,10 @@ def _answer(db: sqlite3.Connection, request: Request[Any]) -> Any:
             return _query(db, request)
         case FindMessage():
             return _find_message(db, request)
+        case Counters():
+            return CounterValues(read_counters(db))
+        case Census():
+            return read_census(db)
         case _:
             raise TypeError(f"{type(request).__name__} is no request that only reads")
 

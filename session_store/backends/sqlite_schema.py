@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from session_store.codec import unpack
 from session_store.errors import NewerSchema, StoreDamaged, StoreUnavailable
 
 PLACE_BITS = 32
@@ -59,7 +60,14 @@ CREATE VIEW log AS
     FROM entries e JOIN sessions s ON s.no = e.place >> 32;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1,)
+_VERSION_2 = """
+ALTER TABLE sessions ADD COLUMN profile TEXT NOT NULL DEFAULT '';
+UPDATE sessions SET profile = profile_of((SELECT config FROM configs c WHERE c.no = sessions.no));
+CREATE TABLE counters (no INTEGER PRIMARY KEY, counts BLOB NOT NULL);
+"""
+# A row of `counters` is what one transaction added; now and then all become one.
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
 """Script n brings version n to n + 1. A published one is never changed."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
@@ -143,6 +151,7 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
+    connection.create_function("profile_of", 1, _profile_of, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _user_version(connection)
@@ -159,6 +168,12 @@ def _migrate(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _profile_of(config: bytes | None) -> str:
+    """For migrations: the profile that a packed config names."""
+    plain = None if config is None else unpack(config)
+    return str(plain.get("profile") or "") if isinstance(plain, dict) else ""
 
 
 def _user_version(connection: sqlite3.Connection) -> int:

@@ -18,6 +18,7 @@ from session_store.backends.packing import (
     unpack_fold,
     unpack_scope,
 )
+from session_store.backends.sqlite_counters import CounterRows
 from session_store.backends.sqlite_rows import (
     SELECT_PENDING,
     SELECT_SESSIONS,
@@ -40,8 +41,8 @@ KEPT_SESSIONS = 4_096
 
 _ADD_SESSION = (
     "INSERT INTO sessions (id, tenant, message_id, name, parent_id, root_id, depth, detached, epoch, owned, opened_by,"
-    " untouched, head, history_head, rewound, position, children, wakes, queue, open, ended, status, needs_owner)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'idle', 0)"
+    " untouched, head, history_head, rewound, position, children, wakes, queue, open, ended, status, needs_owner,"
+    " profile) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'idle', 0, ?)"
 )
 _SAVE = (
     "UPDATE sessions SET epoch = ?, owned = ?, opened_by = ?, untouched = ?, head = ?, history_head = ?, rewound = ?,"
@@ -64,16 +65,19 @@ class SqliteTables:
         self._wrote = False
         self._savepoints = False
         self.touched: dict[str, int] = {}
+        self.counters = CounterRows(connection)
 
     # --- the frame of a request -----------------------------------------------------------------
 
     def begin(self, *, savepoint: bool) -> None:
         """A request starts. With `savepoint` it can be undone without undoing those before it."""
         self._wrote, self._savepoints = False, savepoint
+        self.counters.begin()
 
     def end(self) -> None:
         if self._wrote and self._savepoints:
             self._db.execute("RELEASE request")
+        self.counters.end()
 
     def undo(self) -> bool:
         """Take back what the request wrote. False if only the whole transaction can be taken back."""
@@ -174,6 +178,7 @@ class SqliteTables:
                 state.depth,
                 state.detached,
                 state.epoch,
+                str(state.config.get("profile") or ""),
             ),
         )
         assert cursor.lastrowid is not None
@@ -316,6 +321,9 @@ class SqliteTables:
             if session not in held:
                 self._write("UPDATE sessions SET owned = 0 WHERE id = ?", (session,))
         self.forget()
+
+    def count(self, key: str, more: int) -> None:
+        self.counters.count(key, more)
 
     def directory_epoch(self) -> int:
         return self.meta("directory_epoch")

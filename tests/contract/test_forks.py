@@ -9,7 +9,7 @@ from session_store.entries import Choice, Invoke, Origin, PodEnd, Question, RunE
 from session_store.errors import ConditionFailed, UnknownSession
 from session_store.items import Segment, UserMessage
 from session_store.reading import read_log
-from session_store.requests import Fork, Pending, Query, Store
+from session_store.requests import Fork, Pending, PodLimits, Query, Store
 from tests.support.store import Owner, create, deliver, log, message, row, running
 
 
@@ -59,6 +59,11 @@ def test_a_fork_with_an_open_question_waits_for_a_person(store: Store) -> None:
     assert store.execute(fork(more=more)).head == 4
     assert row(store, "f").status == "waiting_on_user"
     assert [r.id for r in store.execute(Query(waiting_on_person=True)).rows] == ["f"]
+    assert row(store, "f").open, "who waits for an answer has a place"
+    with pytest.raises(ConditionFailed) as full:
+        store.execute(fork(session="g", message_id="fork:2", more=more, limits=PodLimits(max_pods=1)))
+    assert full.value.reason == "limit"
+    assert store.execute(fork(session="g", message_id="fork:2", limits=PodLimits(max_pods=1))).session == "g"
     assert deliver(store, "f", message("a", "answer", question_id="q2", choice="a")).status == "running"
     owner = Owner.of(store, "f")
     assert owner.seen == ["a"]

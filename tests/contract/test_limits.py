@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from actors.models.limits import TTL, Ask
+from actors.models.limits import TTL, Ask, key_of, model_of
 from actors.models.limits_client import Limits, LimitsUnavailable, LocalLimits, RemoteLimits, serve
 from actors.models.timing import Timing
 from actors.protocol.model import ModelError
@@ -226,3 +226,20 @@ async def test_limits_that_give_no_answer_are_an_error_after_a_while() -> None:
     with pytest.raises(ModelError, match="gave no answer") as caught:
         await asyncio.wait_for(RemoteLimits(call, patience=0.1).acquire(ask("1")), 5)
     assert caught.value.type == "connection"
+
+
+async def test_figures_are_told_by_key(setup: Setup) -> None:
+    one, two = (replace(ask(n, max_concurrency=1), key=key_of("openai", "https://x", "gpt 5", "KEY")) for n in "12")
+    await setup.limits.acquire(one)
+    waiting = asyncio.ensure_future(setup.limits.acquire(two))
+    await asyncio.sleep(0.03)
+    figures = await serve(setup.local(), "figures", {})
+    assert {model_of(key): tuple(numbers) for key, numbers in figures.items()} == {"gpt 5": (1, 1)}
+    await setup.limits.release(one)
+    await asyncio.wait_for(waiting, 1)
+    if isinstance(setup.limits, RemoteLimits):
+        try:
+            told = await setup.limits.figures()
+        except LimitsUnavailable:  # the answer was lost; who asks has another look
+            told = await setup.limits.figures()
+        assert list(told.values()) == [(1, 0)]

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from session_store.backends.postgres_check import check_postgres
 from session_store.backends.postgres_link import address_of
 from session_store.backends.sqlite import SqliteStore
 from session_store.check import check
+from session_store.counters import CREATED, ENTRIES, SEPARATOR
 from session_store.entries import Extension, LogEntry, Origin, Rewound, UserInput
 from session_store.errors import ConditionFailed, HeadMoved, Refused, StaleEpoch
 from session_store.items import Segment
@@ -26,6 +28,7 @@ from session_store.requests import (
     Appended,
     Commit,
     Commits,
+    Counters,
     Create,
     Deliver,
     Delivery,
@@ -297,6 +300,15 @@ class StoreMachine(RuleBasedStateMachine):
                 assert (found.state, found.seq) == ("consumed", seq)
         wanting = [r.id for r in self.store.execute(Query(needs_owner=True)).rows]
         assert sorted(wanting) == sorted(n for n, m in self.models.items() if m.inbox)
+
+    @invariant()
+    def the_counters_are_the_logs(self) -> None:
+        types = Counter(e.type for name in self.models for e in read_log(self.store, name))
+        values = self.store.execute(Counters()).values
+        found = {k: n for k, n in values.items() if k.split(SEPARATOR)[0] in (ENTRIES.name, CREATED.name)}
+        spawned = sum(found.pop(CREATED.key(how), 0) for how in ("root", "fork"))
+        assert spawned == len(self.models)
+        assert found == {ENTRIES.key(kind): number for kind, number in types.items()}
 
 
 class RestartingMachine(StoreMachine):

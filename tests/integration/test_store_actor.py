@@ -15,6 +15,7 @@ import pytest
 
 from session_store.actor import SessionStoreActor, StoreOptions, start_store
 from session_store.backends.sqlite import SqliteStore
+from session_store.backends.sqlite_schema import SCHEMA_VERSION
 from session_store.errors import ConditionFailed, NewerSchema, StaleEpoch, StoreUnavailable, UnknownSession
 from session_store.lock import holder_of
 from session_store.ray_client import BlockingRayStore, RayStore, named_store
@@ -175,7 +176,7 @@ def test_a_store_that_cannot_be_opened_says_why_and_is_tried_again(tmp_path: Pat
     for _ in range(2):
         with pytest.raises(NewerSchema):
             decode_reply(actor.read(encode_request(Query())))
-    db.execute("PRAGMA user_version = 1")
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     db.close()
     time.sleep(1.1)
     assert decode_reply(actor.read(encode_request(Query()))).rows == ()

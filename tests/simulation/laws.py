@@ -7,6 +7,7 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
+from session_store.counters import ENTRIES, QUESTIONS, SEPARATOR, TURNS
 from session_store.entries import (
     AssistantItems,
     Extension,
@@ -23,7 +24,7 @@ from session_store.entries import (
     Withdrawn,
 )
 from session_store.items import ToolCall
-from session_store.requests import FindMessage, Pending
+from session_store.requests import Counters, FindMessage, Pending
 from session_store.restore import ATTACHMENT_KINDS, restore
 from session_store.rows import PodRow
 from session_store.status import GIVEN_UP, concludes, event_seq, needs_owner, status
@@ -56,6 +57,7 @@ def check_all(world: World) -> None:
     _tool_starts(world)
     _prompts(world)
     _stops(rows)
+    _counted(world)
 
 
 def _log(reference: Reference) -> None:
@@ -223,6 +225,21 @@ def _stops(rows: dict[str, PodRow]) -> None:
         above = rows.get(row.parent_id or "")
         if above is not None and above.status == "ended" and not row.detached and row.status != "ended":
             raise LawBroken(f"{row.name} is {row.status} though its parent {above.name} has ended")
+
+
+def _counted(world: World) -> None:
+    """The metrics' counters are what the logs say, whatever was lost, doubled or killed on the way."""
+    values = world.store.execute(Counters()).values
+    entries = [e for reference in world.references.values() for e in reference.entries]
+    for family, wanted in (
+        (ENTRIES, Counter(e.type for e in entries)),
+        (TURNS, Counter(e.outcome for e in entries if isinstance(e, RunEnd))),
+        (QUESTIONS, Counter(e.kind for e in entries if isinstance(e, Question))),
+    ):
+        keys = {family.key(label): number for label, number in wanted.items()}
+        found = {key: number for key, number in values.items() if key.split(SEPARATOR)[0] == family.name}
+        if found != keys:
+            raise LawBroken(f"the store counted {found}, its logs hold {keys}")
 
 
 def _told(world: World, session: str, row: PodRow, reference: Reference) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 
 PASSWORD = "pass/word@&42"
-TABLES = "sessions, configs, entries, messages, child_events, questions, annotations, strays"
+TABLES = "counters, sessions, configs, entries, messages, child_events, questions, annotations, strays"
 
 
 def binaries() -> Path | None:

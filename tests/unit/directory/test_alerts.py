@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from actors.protocol.alerts import KEPT, LONGEST, Alert
-from orchestrator.directory.alerts import AlertBook
+from orchestrator.directory.alerts import MOST_CODES, AlertBook
 
 
 def alert(number: int, pod_id: str | None = "p", message: str = "m") -> Alert:
@@ -85,3 +85,12 @@ async def test_who_waits_is_woken_by_its_own_pod_only_and_leaves_nothing() -> No
     await book.wait(0, "p", 60)  # there is something: no wait
     await book.wait(book.since(0)[0], "p", 0.001)
     assert book._waiting == {}
+
+
+def test_alerts_are_counted_once_each_by_level_and_code_and_the_codes_are_bounded() -> None:
+    book = AlertBook()
+    book.add([alert(1), alert(1), alert(2)])
+    assert book.raised == {("warning", "test"): 2}
+    book.add(Alert(f"d:{n}", "error", f"code-{n}", "m", n, None) for n in range(3 * MOST_CODES))
+    assert len(book.raised) <= MOST_CODES + 1
+    assert sum(book.raised.values()) == 2 + 3 * MOST_CODES

@@ -168,7 +168,7 @@ async def test_unknown_paths_and_methods_are_problems() -> None:
         pod = await new_pod(http)
         check_problem(await http.get("/v2"), 404, "not-found")
         check_problem(await http.post(f"/v1/pods/{pod['id']}/shorten", json={}), 404, "not-found")
-        check_problem(await http.get("/metrics"), 404, "not-found")
+        check_problem(await http.get("/metrics/more"), 404, "not-found")
         check_problem(await http.get("/v1/pods/"), 404, "not-found")
         response = await http.delete(f"/v1/pods/{pod['id']}")
         check_problem(response, 405, "invalid")

@@ -18,9 +18,11 @@ from session_store.requests import (
     Annotated,
     Append,
     Appended,
+    Census,
     ClaimDirectory,
     Commit,
     Commits,
+    Counters,
     Create,
     Created,
     Deliver,
@@ -45,7 +47,7 @@ from session_store.requests import (
     Released,
     StoredEntry,
 )
-from session_store.rows import MessageState, PodRow, Rows, Scope
+from session_store.rows import CensusFigures, CounterValues, MessageState, PodCount, PodRow, Rows, Scope, Waiting
 from session_store.wire_codec import (
     decode_many,
     decode_reply,
@@ -93,6 +95,8 @@ REQUESTS: tuple[Any, ...] = (
     Query(),
     Query(("a", "b"), "t", "idle", "p", "r", "n", True, False, 5, "7"),
     FindMessage("s", "m"),
+    Counters(),
+    Census(),
     ClaimDirectory(),
     Follow(-1, 0.5),
     Import("s", "t", (ROW,), "n", "p", True, Scope(), 4, (TOLD,)),
@@ -111,6 +115,8 @@ REPLIES: tuple[Any, ...] = (
     MessageState("s", "consumed", 5),
     MessageState(None, None),
     DirectoryEpoch(3),
+    CounterValues({"turns\x1ffinished": 2**40}),
+    CensusFigures((PodCount("idle", "default", 3, 2, 1),), (Waiting("prompt", 2, 7),), (Waiting("clarify", 1, 9),)),
     Commits(9, (Commit("s", 1), Commit("t", 2))),
 )
 

@@ -94,6 +94,8 @@ PATHS = [
     ("a/**/z", "a/b", False),
     ("*", "anything/below", True),
     ("[ab].txt", "b.txt", True),
+    ("app/[id]/**", "app/[id]/page", True),
+    ("app/[id]", "app/i", True),
     ("[ab].txt", "c.txt", False),
     ("./a/../b", "b", True),
     ("..", "a", True),

@@ -95,7 +95,20 @@ DENIED = [
     "cd a && git push",
 ]
 UNSURE = ["$CMD x", "echo $HOME", "`cat f`", "/bin/r? x", "A=1 r* x", 'eval "$(cat f)"', "echo 'open", "x" * (MOST + 1)]
-HARMLESS = ["ls", "format x", "git pull", "charm x", "ls > f", "(ls)", "gitpush", "ls *.py"]
+UNSURE += ["r{m,} x", "r{'m',} x", "{git,push}", "git {push,}", "echo {a..c}", "echo a{b,c}", "cat {x,{y,z}}"]
+HARMLESS = [
+    "echo {} '{a,b}' \"{a..b}\" {a};",
+    "git show HEAD@{1}",
+    "find . -name x",
+    "ls",
+    "format x",
+    "git pull",
+    "charm x",
+    "ls > f",
+    "(ls)",
+    "gitpush",
+    "ls *.py",
+]
 
 
 def decide(command: str, **rules: tuple[str, ...]) -> str:

@@ -1,0 +1,1 @@
+"""What polypod tells Prometheus, and the short view of it for `polypod top`."""
