@@ -52,13 +52,15 @@ EXTRACTORS_AFTER = 3.0
 class OwnerPlan:
     """`mode` is the command. `host`, `port`: where to listen (None: as the settings say; `run`: loopback, any port).
 
-    `roots`: the trees to go on with, besides those of runs that join; None: all of the home.
+    `roots`: the trees to go on with, besides those of runs that join; None: all of the home. `ray_address`: the Ray
+    cluster to attach to, before what the settings say; for `serve` only.
     """
 
     mode: Literal["run", "serve"]
     host: str | None = None
     port: int | None = None
     roots: tuple[str, ...] | None = ()
+    ray_address: str | None = None
 
 
 class OwnTrees:
@@ -152,6 +154,11 @@ class OwnerProcess:
         """Roots of the trees that were made or taken on here."""
         return set(self._trees.roots) if self._trees is not None else set()
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the Pods live in a cluster that goes on without this process."""
+        return self._cluster is not None and self._cluster.attached
+
     def extract(self, sessions: Iterable[str], limit: float) -> int:
         """Have what is due in these sessions extracted; how many are not done after `limit` seconds."""
         pool = None if self._cluster is None else self._cluster.extractors
@@ -189,13 +196,18 @@ class OwnerProcess:
             self._database = own_database(settings.store_url)
         except StoreError as error:
             raise ClusterError(str(error)) from None
-        self._cluster = start_cluster(settings.runtime(), ClusterOptions(home, settings.store_url, roots))
+        options = ClusterOptions(home, settings.store_url, roots, self._address())
+        self._cluster = start_cluster(settings.runtime(), options)
         self._thread.start()
         if not self._ready.wait(START_LIMIT):
             raise TimeoutError(f"the gateway did not start within {START_LIMIT:g} s")
         if self._failure is not None:
             raise self._failure
         self._ownership.announce(Owner(self.address, self.secret, os.getpid(), mode=plan.mode))
+
+    def _address(self) -> str | None:
+        """The Ray cluster to attach to; a `run` always has its own."""
+        return None if self._plan.mode == "run" else self._plan.ray_address or self._settings.tables.cluster.address
 
     def _gateway_options(self) -> GatewayOptions:
         directory = self._settings.tables.directory
