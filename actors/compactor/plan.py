@@ -33,8 +33,8 @@ class Plan:
     """`summarised` is told to the worker, `kept` goes into the new segment as it is. Sizes are tokens.
 
     `goal` is what the new history must stay under, `kept_size` what of it is taken (with system prompt, tools and the
-    task snapshot); `summary_size` and `file_size` share the room that is left. `scale` is what the provider measures for
-    one estimated token, where the two are too far apart to be compared.
+    task snapshot); `summary_size` and `file_size` share the room that is left. `scale` is what the provider measures
+    for one estimated token, where the two are too far apart to be compared.
     """
 
     summarised: tuple[HistoryItem, ...]
