@@ -205,8 +205,8 @@ class Extractor:
 
     async def _go_on_from(self, fork: Activity, origin: Origin | None) -> None:
         """A fork's activity begins at its origin's occupancy (case X07), or, if that has sent no request yet, at
-        that of the origin's own. Where it cannot be read (not imported along, damaged) the fork's first request is what later
-        ones are compared with."""
+        that of the origin's own. Where it cannot be read (not imported along, damaged) the fork's first request
+        is what later ones are compared with."""
         try:
             while origin is not None:
                 source, origin = await self._as_of(origin)
