@@ -235,7 +235,9 @@ def test_steering_says_what_it_changed(
     fake.add(status=before)
     fake.on_post = lambda fake, path: fake.set(status=after)
     assert polypod(["--home", home, command, "census"]) == 0
-    assert fake.posts == [(f"/v1/pods/{ROOT}/{command}", {})]
+    ((path, body),) = fake.posts
+    assert path == f"/v1/pods/{ROOT}/{command}"
+    assert set(body) == ({"message_id"} if command == "cancel" else set())
     assert capsys.readouterr().out == says + "\n"
 
 
