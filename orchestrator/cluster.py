@@ -148,7 +148,8 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
         limits_actor.start_limits(LIMITS, NAMESPACE)
     # A database may be another home's too: that no Pod process of this one is left proves nothing there.
     alone = _never if is_postgres(options.store_url) else partial(nobody_present, options.home)
-    directory = start_directory(directory_setup(settings, options.home, options.roots, alone=alone))
+    setup = directory_setup(settings, options.home, options.roots, alone=alone)
+    directory = start_directory(setup)
     try:
         ray.get(store.ping.remote(), timeout=READY_LIMIT)
         ray.get(directory.ready.remote(), timeout=READY_LIMIT)
@@ -156,7 +157,7 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
         raise ClusterError(f"The store or the Directory did not answer within {READY_LIMIT:g} s.") from error
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
-    return Cluster(store, directory, extractors(settings))
+    return Cluster(store, directory, extractors(settings, setup.roots))
 
 
 def _never() -> bool:
