@@ -41,4 +41,4 @@ clean: ## remove caches and build products
 	find . -path ./.venv -prune -o -path ./.git -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## and the environment
-	rm -rf .venv
+	rm -rf .venv .tools

@@ -1,7 +1,8 @@
 """How fast the store is: through its actor, beside bare SQLite commits of the same rows and beside bare actor calls.
 
 Every figure is taken in this one run; read the ratios, not the absolutes. A row is an assistant entry of about 700
-bytes. "single" is one entry in one commit, "batched" 64 entries in one commit.
+bytes. "single" is one entry in one commit, "batched" 64 entries in one commit. With POLYPOD_BENCH_POSTGRES set to the
+URL of an empty database the PostgreSQL store in this process is measured beside the SQLite one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import ray
 
 from benchmarks.report import Report, Table
 from session_store.actor import StoreOptions, start_store
+from session_store.backends.postgres import PostgresStore
 from session_store.backends.sqlite import SqliteStore
 from session_store.codec import encode_entry
 from session_store.entries import AssistantItems, Invoke, LogEntry, SegmentStart
@@ -70,7 +73,7 @@ class Writer:
 class Here:
     """The store in this process: what the actor costs is the difference."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore | PostgresStore) -> None:
         self._store = store
 
     async def execute(self, request: Request[ReplyT]) -> ReplyT:
@@ -167,6 +170,21 @@ async def of_many_sessions(label: str, store: AsyncStore, seconds: float) -> Fig
     return await measured(f"{label}, batched (64 sessions)", seconds, BATCH, all_at_once)
 
 
+async def of_one_batch(label: str, store: SqliteStore | PostgresStore, seconds: float) -> Figure:
+    """The same as group commit makes it: 64 appends in one transaction."""
+    writers = [await Writer(Here(store), _session(f"{label} in batch {n}")).start() for n in range(BATCH)]
+    one = (entry(),)
+
+    async def batch() -> None:
+        for writer in writers:
+            writer.number += 1
+        requests = [Append(w.session, w.epoch, w.head, f"b{w.number}", one) for w in writers]
+        for writer, reply in zip(writers, store.execute_batch(requests), strict=True):
+            writer.head = reply.head
+
+    return await measured(f"{label}, batched (64 sessions)", seconds, BATCH, batch)
+
+
 async def figures_of(folder: Path, seconds: float) -> list[Figure]:
     here = SqliteStore(folder / "here.db")
     actor = start_store(f"sqlite://{folder}/actor.db", StoreOptions(name="bench", detached=False))
@@ -176,6 +194,11 @@ async def figures_of(folder: Path, seconds: float) -> list[Figure]:
     client = RayStore(lambda: actor)
     found += await of_store("store actor", client, seconds)
     found.append(await of_many_sessions("store actor", client, seconds))
+    if url := os.environ.get("POLYPOD_BENCH_POSTGRES"):
+        with closing(PostgresStore(url)) as postgres:
+            found += await of_store("PostgreSQL in process", Here(postgres), seconds)
+            found.append(await of_one_batch("PostgreSQL in process", postgres, seconds))
+            found.append(await of_one_batch("store in process", here, seconds))
     through_ray = RayStore(lambda: actor, local=False)
     found += (await of_store("store actor, through Ray", through_ray, seconds))[:2]
     here.close()

@@ -1,24 +1,27 @@
-"""A Ray of one's own on this machine, with polypod's actors in it: what an embedded `run` and `serve` start.
+"""polypod's actors in a Ray: one of one's own on this machine (an embedded `run`, `serve`), or a cluster that is there.
 
 Importing this module does not import Ray: Ray reads part of its environment while it is imported.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import shutil
+import socket
 import sysconfig
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.home import VERSION
 from orchestrator.presence import nobody_present
 from orchestrator.runtime import RuntimeSettings
 from session_store.lock import Holder
@@ -32,6 +35,9 @@ OBJECT_STORE = 80 << 20
 """Bytes. Nothing of ours goes through Ray's object store; this is about the least that Ray takes."""
 READY_LIMIT = 60.0
 CLOSE_LIMIT = 10.0
+CONNECT_LIMIT = 5.0
+ANSWER_LIMIT = 10.0
+"""Seconds that a Directory which runs already has to say what it was started with."""
 PRELOADED = ("orchestrator.wiring", "ray._common.pydantic_compat", "ray._private.arrow_serialization")
 """Imported by Ray's workers before they are given an actor, so that an actor starts in a third of the time."""
 SESSION_NOTE = "ray-session"
@@ -42,11 +48,15 @@ WORKERS_AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """`home` holds the store and the outputs too large for the log. `roots`: the trees to go on with (None: all)."""
+    """`home` holds the store and the outputs too large for the log. `roots`: the trees to go on with (None: all).
+
+    `address`: the running Ray cluster to attach to, as `ray.init` takes it; None: start one on this machine.
+    """
 
     home: Path
     store_url: str = field(repr=False)  # it may hold a password
     roots: frozenset[str] | None = None
+    address: str | None = None
 
 
 class ClusterError(Exception):
@@ -56,13 +66,15 @@ class ClusterError(Exception):
 @dataclass(slots=True)
 class Cluster:
     """The actors of a home. `session_dir`: Ray's own folder, if this process started Ray. `home`: where that is noted.
-    `extractors`: the pool, not started yet; None: extraction is off. `seconds`: its start, by step."""
+    `attached`: Ray and the actors are others' and go on without this process. `extractors`: the pool, not started yet;
+    None: extraction is off. `seconds`: its start, by step."""
 
     store_handle: Any
     directory: Any
     extractors: RayExtractors | None = None
     session_dir: Path | None = None
     home: Path | None = None
+    attached: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     _closed: bool = False
 
@@ -80,8 +92,8 @@ class Cluster:
 
     def close(self) -> None:
         """End every process of a Ray that was started here, within `CLOSE_LIMIT` s. Running Pods go on from their logs
-        next time."""
-        if self._closed or self.session_dir is None:
+        next time. From another's cluster this process only departs: Pods work on."""
+        if self._closed or (self.session_dir is None and not self.attached):
             return
         self._closed = True
         import ray  # lazy: Ray, see above
@@ -89,16 +101,106 @@ class Cluster:
         ending = threading.Thread(target=ray.shutdown, name="ray-shutdown", daemon=True)
         ending.start()
         ending.join(CLOSE_LIMIT)
+        if self.session_dir is None:
+            return
         shutil.rmtree(self.session_dir, ignore_errors=True)
         if self.home is not None:
             (self.home / SESSION_NOTE).unlink(missing_ok=True)
 
 
 def start_cluster(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
-    """Start Ray, the store, the limits (if a model has any) and the Directory; returns when they answer.
+    """Start Ray (or attach to the one at `options.address`), the store, the limits (if a model has any) and the
+    Directory; returns when they answer.
 
-    Blocks for some seconds. Raises `ClusterError`; nothing is left running then.
+    Blocks for some seconds. Raises `ClusterError`; nothing that was started here is left running then.
     """
+    return _start_own(settings, options) if options.address is None else _attach(settings, options, options.address)
+
+
+def _attach(settings: RuntimeSettings, options: ClusterOptions, address: str) -> Cluster:
+    """This process becomes a driver on a node of the cluster; the actors are found by name, or started."""
+    import ray  # lazy: Ray, see above
+
+    began = time.monotonic()
+    _check_reachable(address)
+    try:
+        ray.init(address=address, namespace="polypod", log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise ClusterError(f"There is no Ray cluster to attach to at {address}: {error}") from error
+    _hush()
+    up = time.monotonic()
+    try:
+        _end_others(digest_of(settings, options))
+        cluster = start_actors(settings, options)
+    except BaseException:
+        ray.shutdown()
+        raise
+    cluster.attached = True
+    cluster.seconds = {"ray": up - began, "actors": time.monotonic() - up}
+    return cluster
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself waits for minutes where nobody listens. Raises `ClusterError`."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():  # `auto`: Ray finds it on this machine, or says that it is not there
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_LIMIT).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"There is no Ray cluster to attach to at {address}: {error}") from error
+
+
+def digest_of(settings: RuntimeSettings, options: ClusterOptions) -> str:
+    """The same for actors that may be joined: those of this version, these settings and this store."""
+    return hashlib.sha256(repr((VERSION, settings, options, options.store_url)).encode()).hexdigest()
+
+
+def _end_others(digest: str) -> None:
+    """End all actors here if they were started with other settings, or changed ones would never take effect. To the
+    Pods that is a crash: they go on from their logs, under the new settings. Raises `ClusterError`."""
+    import ray  # lazy: Ray, see above
+
+    from actors.pod.actor import NAMESPACE  # lazy: Ray, see above
+
+    def named() -> list[str]:
+        found = ray.util.list_named_actors(all_namespaces=True)
+        return [str(actor["name"]) for actor in found if actor["namespace"] == NAMESPACE]
+
+    if _running_digest(time.monotonic() + ANSWER_LIMIT) == digest:
+        return
+    until = time.monotonic() + READY_LIMIT
+    while left := named():
+        for name in left:
+            with suppress(ValueError):
+                ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+        if time.monotonic() > until:
+            raise ClusterError(f"Actors with other settings do not end: {', '.join(sorted(left)[:8])}.")
+        time.sleep(0.1)
+
+
+def _running_digest(until: float) -> str | None:
+    """Of the Directory that runs here; None when there is none, or none that answers (one of another version, which has
+    no such method, does not either)."""
+    import ray  # lazy: Ray, see above
+    from ray.exceptions import RayError  # lazy: Ray, see above
+
+    from actors.pod.actor import NAMESPACE  # lazy: Ray, see above
+    from orchestrator.directory.actor import NAME  # lazy: Ray, see above
+
+    while True:
+        try:
+            directory = ray.get_actor(NAME, namespace=NAMESPACE)
+            return str(ray.get(directory.digest.remote(), timeout=max(0.1, until - time.monotonic())))
+        except (ValueError, AttributeError):
+            return None
+        except RayError:  # silent, or starting anew
+            if time.monotonic() > until:
+                return None
+            time.sleep(0.2)
+
+
+def _start_own(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     began = time.monotonic()
     clear_session(options.home)
     with _ray_environment():
@@ -141,15 +243,18 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
     from actors.pod.actor import NAMESPACE  # lazy: Ray, see above
     from orchestrator.directory.actor import start_directory  # lazy: Ray, see above
     from orchestrator.wiring import LIMITS, directory_setup, extractors, has_limits  # lazy: Ray, see above
-    from session_store.actor import start_store  # lazy: Ray, see above
+    from session_store.actor import StoreOptions, start_store  # lazy: Ray, see above
 
-    store = start_store(options.store_url)
+    many_hosts = options.address is not None
+    # A file is on one machine: that of the head, where the gateway of such a home must be too.
+    store = start_store(options.store_url, StoreOptions(on_head=many_hosts and options.store_url.startswith("sqlite:")))
     if any(has_limits(model) for model in settings.models.values()):
         limits_actor.start_limits(LIMITS, NAMESPACE)
-    # A database may be another home's too: that no Pod process of this one is left proves nothing there.
-    alone = _never if is_postgres(options.store_url) else partial(nobody_present, options.home)
+    # Pods may live where this home's lock does not reach: on other hosts, or another home's beside the same database.
+    apart = many_hosts or is_postgres(options.store_url)
+    alone = _never if apart else partial(nobody_present, options.home)
     setup = directory_setup(settings, options.home, options.roots, alone=alone)
-    directory = start_directory(setup)
+    directory = start_directory(replace(setup, digest=digest_of(settings, options)))
     try:
         ray.get(store.ping.remote(), timeout=READY_LIMIT)
         ray.get(directory.ready.remote(), timeout=READY_LIMIT)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.cluster import Cluster, ClusterOptions, start_cluster
+from orchestrator.cluster import Cluster, ClusterError, ClusterOptions, start_cluster
 from orchestrator.door import DiskDoor
 from orchestrator.gateway.access import check_exposure
 from orchestrator.gateway.context import Gateway
@@ -28,14 +28,16 @@ from orchestrator.home import Home, Owner, Ownership
 from orchestrator.ports import AlertBatch, LiveBatch, NewPod, NewPodReply
 from orchestrator.process_watch import ProcessWatch
 from orchestrator.settings import Settings
+from session_store.errors import StoreError
 from session_store.items import Json
 from session_store.lock import Holder, holder_of
-from session_store.opening import lock_path, sqlite_path
+from session_store.opening import lock_path, own_database, sqlite_path
 from session_store.requests import AsyncStore, Pending, PodLimits, Query
 from session_store.status import is_control
 
 if TYPE_CHECKING:
     from orchestrator.client import RayControlPlane
+    from session_store.backends.postgres_owner import DatabaseOwnership
 
 START_LIMIT = 30.0
 CLOSE_LIMIT = 10.0
@@ -50,13 +52,15 @@ EXTRACTORS_AFTER = 3.0
 class OwnerPlan:
     """`mode` is the command. `host`, `port`: where to listen (None: as the settings say; `run`: loopback, any port).
 
-    `roots`: the trees to go on with, besides those of runs that join; None: all of the home.
+    `roots`: the trees to go on with, besides those of runs that join; None: all of the home. `ray_address`: the Ray
+    cluster to attach to, before what the settings say; for `serve` only.
     """
 
     mode: Literal["run", "serve"]
     host: str | None = None
     port: int | None = None
     roots: tuple[str, ...] | None = ()
+    ray_address: str | None = None
 
 
 class OwnTrees:
@@ -122,6 +126,7 @@ class OwnerProcess:
         self._plan = plan
         self._options = self._gateway_options()
         self._cluster: Cluster | None = None
+        self._database: DatabaseOwnership | None = None
         self._trees: OwnTrees | None = None
         self._ready = threading.Event()
         self._ended = threading.Event()
@@ -149,6 +154,11 @@ class OwnerProcess:
         """Roots of the trees that were made or taken on here."""
         return set(self._trees.roots) if self._trees is not None else set()
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether the Pods live in a cluster that goes on without this process."""
+        return self._cluster is not None and self._cluster.attached
+
     def extract(self, sessions: Iterable[str], limit: float) -> int:
         """Have what is due in these sessions extracted; how many are not done after `limit` seconds."""
         pool = None if self._cluster is None else self._cluster.extractors
@@ -174,13 +184,20 @@ class OwnerProcess:
             if self._cluster is not None:
                 self._cluster.close()
         finally:
+            if self._database is not None:
+                self._database.close()
             self._ownership.close()
 
     def _start(self) -> None:
         plan, settings = self._plan, self._settings
         roots = None if plan.roots is None else frozenset(plan.roots)
         home = self._ownership.home.path
-        self._cluster = start_cluster(settings.runtime(), ClusterOptions(home, settings.store_url, roots))
+        try:  # before seconds are spent on Ray
+            self._database = own_database(settings.store_url)
+        except StoreError as error:
+            raise ClusterError(str(error)) from None
+        options = ClusterOptions(home, settings.store_url, roots, self._address())
+        self._cluster = start_cluster(settings.runtime(), options)
         self._thread.start()
         if not self._ready.wait(START_LIMIT):
             raise TimeoutError(f"the gateway did not start within {START_LIMIT:g} s")
@@ -188,6 +205,10 @@ class OwnerProcess:
             raise self._failure
         owner = Owner(self.address, self.secret, os.getpid(), mode=plan.mode, memory_root=settings.memory_root)
         self._ownership.announce(owner)
+
+    def _address(self) -> str | None:
+        """The Ray cluster to attach to; a `run` always has its own."""
+        return None if self._plan.mode == "run" else self._plan.ray_address or self._settings.tables.cluster.address
 
     def _gateway_options(self) -> GatewayOptions:
         directory = self._settings.tables.directory

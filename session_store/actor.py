@@ -37,18 +37,24 @@ LOCK_WAIT_SECONDS = 10.0
 LANES = {"writes": 32, "reads": 8, "follow": 32, "control": 2}
 """Threads of each lane. `follow` bounds how many may wait at once."""
 MOST_FOLLOW_SECONDS = 30.0
+HEAD_RESOURCE = "node:__internal_head__"
+"""What Ray gives to the head node of a cluster, one unit, and to no other node."""
 REOPEN_SECONDS = 1.0
 """How long a store that could not be opened is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How the actor is started. `lock_wait` is how long it waits for an earlier holder of the file's lock to end."""
+    """How the actor is started. `lock_wait` is how long it waits for an earlier holder of the file's lock to end.
+
+    `on_head`: only on the cluster's head, where the file is.
+    """
 
     name: str = NAME
     namespace: str = NAMESPACE
     detached: bool = True
     lock_wait: float = LOCK_WAIT_SECONDS
+    on_head: bool = False
 
 
 class _Opened:
@@ -190,6 +196,7 @@ def start_store(url: str, options: StoreOptions | None = None) -> Any:
         namespace=chosen.namespace,
         lifetime="detached" if chosen.detached else None,
         get_if_exists=True,
+        resources={HEAD_RESOURCE: 0.001} if chosen.on_head else None,
     ).remote(url, chosen.lock_wait)
 
 

@@ -18,6 +18,7 @@ from session_store.errors import StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from session_store.backends.postgres import PostgresStore
     from session_store.backends.postgres_link import Address
+    from session_store.backends.postgres_owner import DatabaseOwnership
     from session_store.backends.postgres_reader import PostgresReader
 
 AnyStore: TypeAlias = "MemoryStore | SqliteStore | PostgresStore"
@@ -61,6 +62,19 @@ def open_reader(url: str) -> AnyReader | None:
         return PostgresReader(address, retry=0.0) if exists(address) else None
     path = sqlite_path(url)
     return SqliteReader(path) if path is not None and path.exists() else None
+
+
+def own_database(url: str) -> DatabaseOwnership | None:
+    """Hold a database against other owners, until closed; None for a store that a home's lock guards.
+
+    Raises `UnknownStoreUrl`, `StoreUnavailable` (`DatabaseOwned` when somebody else holds it).
+    """
+    if not is_postgres(url):
+        return None
+    from session_store.backends.postgres_owner import DatabaseOwnership  # lazy: the driver, see above
+
+    _address(url)
+    return DatabaseOwnership(url)
 
 
 def damage_of(url: str) -> list[Damage] | None:

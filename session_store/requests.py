@@ -288,7 +288,8 @@ class Import(Request[Created]):
 @dataclass(frozen=True, slots=True)
 class Query(Request[Rows]):
     """Catalogue rows that meet every condition given, in order of creation, at most `limit` (0: all).
-    `waiting_on_person`: a question is open that nobody has answered yet."""
+    `made_by`: the message id that the session was created under. `waiting_on_person`: a question is open that nobody
+    has answered yet."""
 
     ids: tuple[str, ...] | None = None
     tenant: str | None = None
@@ -296,6 +297,7 @@ class Query(Request[Rows]):
     parent: str | None = None
     root: str | None = None
     name: str | None = None
+    made_by: str | None = None
     needs_owner: bool | None = None
     waiting_on_person: bool | None = None
     limit: int = 100

@@ -22,7 +22,7 @@ PURE_ALL_THE_SAME = {"urllib.parse"}
 CLOCK_READINGS = {"now", "utcnow", "today"}  # of datetime, whose values are welcome
 
 # Imported by every Pod process or by `polypod --help`: these must not come along with a bare package.
-HEAVY = {"ray", "aiohttp", "starlette", "uvicorn", "rich", "pydantic"}
+HEAVY = {"ray", "aiohttp", "psycopg", "starlette", "uvicorn", "rich", "pydantic"}
 
 
 def core_files() -> dict[str, Path]:

@@ -254,6 +254,6 @@ def _event_kind(ending: Ending, facts: PodFacts) -> str | None:
             given_up = ending.error is not None and ending.error.type == GIVEN_UP
             return "errored" if facts.parents_work or given_up else None
         case "cancelled" | "withdrawn":
-            return "turn_ended" if facts.work_open else None
+            return "turn_ended" if facts.work_open or facts.parents_work else None
         case _:
             return "turn_ended" if facts.parents_work else None

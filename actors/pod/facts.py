@@ -75,7 +75,10 @@ class PodFacts:
     parents_work: bool = False
     """Whether the current (or last) run is work the parent gave (DESIGN §4, *What reaches the parent*)."""
     work_open: bool = False
-    """Whether the parent gave work that has not concluded: in a run, in a rest, or with children spawned for it."""
+    """Whether the parent gave work that has not concluded: in a run, in a rest, or with children spawned for it.
+
+    Once concluded, only a message of the parent or `resume` opens it anew: an event of a child that goes on after its
+    work has failed is told on, but takes no place (DESIGN §4)."""
     run_text: str = ""
     """Text of the run's last reply."""
     children: dict[str, ChildFact] = field(default_factory=dict)
@@ -112,6 +115,7 @@ class PodFacts:
                 self.run_inputs.append(entry)
                 self.run_answers |= entry.answers is not None
                 if entry.sender == self.parent_id:
+                    self.work_open = True
                     self._is_parents_work()
             case AssistantItems():
                 self._count_reply(entry)
@@ -173,12 +177,13 @@ class PodFacts:
         self._paused_at, self._run_children = None, []
         # The end of a wait, an answer and `resume` go on with what was begun; whatever else comes in with them.
         continues = self.parents_work and (self._rests_unfinished or entry.trigger == "resume")
-        self.parents_work = continues or any(served.sender == self.parent_id for served in entry.serves)
-        self.work_open |= self.parents_work
+        given = any(served.sender == self.parent_id for served in entry.serves)
+        self.parents_work = continues or given
+        self.work_open |= given or (continues and entry.trigger == "resume")
 
     def _is_parents_work(self) -> None:
-        """The run turns out to serve the parent: so do the children that it has spawned already."""
-        self.parents_work = self.work_open = True
+        """The run turns out to be the parent's work: so are the children that it has spawned already."""
+        self.parents_work = True
         for pod_id in self._run_children:
             self.children[pod_id].parents_work = True
 

@@ -128,6 +128,8 @@ class PodHost:
         if driver is None:
             return 0, 0, ()
         await driver.live.wait(cursor, wait)
+        if self._drivers.get(session) is not driver:
+            return 0, 0, ()  # parked, or gone, meanwhile
         reached, events = driver.live.since(cursor)
         return driver.machine.state.who.generation, reached, events
 
@@ -192,5 +194,6 @@ class PodHost:
                 driver.settled.set_result(None)
             if self._drivers.get(session) is driver:
                 del self._drivers[session], self._runs[session]
+            driver.live.end()
             epoch = driver.machine.state.who.generation
             await self._parts.directory.left(session, epoch, reason)

@@ -31,6 +31,7 @@ class LiveLog:
         self._lengths: dict[str, int] = {}
         self._pulled = 0
         self._changed = asyncio.Event()
+        self._over = False
 
     @property
     def cursor(self) -> int:
@@ -80,14 +81,19 @@ class LiveLog:
         return self._count, tuple(_joined(e for n, e in self._events if n > cursor))
 
     async def wait(self, cursor: int, seconds: float) -> None:
-        """Return when there is something after `cursor`, or after `seconds`."""
-        if self._count > cursor and self._events and self._events[-1][0] > cursor:
+        """Return when there is something after `cursor`, when nothing more can come, or after `seconds`."""
+        if self._over or (self._count > cursor and self._events and self._events[-1][0] > cursor):
             return
         self._changed.clear()
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
         except TimeoutError:
             return
+
+    def end(self) -> None:
+        """This incarnation says nothing more: whoever waits for it goes to the next."""
+        self._over = True
+        self._changed.set()
 
     def _notice(self, event: LiveEvent) -> None:
         self._add(event)

@@ -110,15 +110,12 @@ class PodState:
     def leading(self) -> Message | None:
         """The prompt, answer or `resume` that opens the next run; None when notices or PodEvents do."""
         prompts = [m for m in self.messages if m.kind == "prompt"]
+        answer = next((m for m in self.messages if answers(self.fold, m)), None)
+        if answer is not None and (not prompts or answer.position <= prompts[0].position):
+            return answer  # the store took it for the question: whatever came later comes after it
         urgent = [m for m in prompts if m.body.get("when_busy") == "interrupt"]
         if urgent:
             return urgent[0]
-        if self.fold.question is not None:
-            answer = next((m for m in self.messages if answers(self.fold, m)), None)
-            earlier = prompts[0] if prompts else None
-            if answer is not None and (earlier is None or answer.position <= earlier.position):
-                return answer
-            return earlier or answer
         if prompts:
             return prompts[0]
         return self.aimed("resume") if self.fold.outcome == "errored" else None

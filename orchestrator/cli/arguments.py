@@ -54,6 +54,9 @@ def _add_working(commands: Any) -> None:
     serve = _add(commands, "serve", "serve:serve", "own the home and serve its Pods over HTTP until stopped")
     serve.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a token)")
     serve.add_argument("--port", type=int, help="port to listen on (default: 7420; 0: any free one)")
+    serve.add_argument(
+        "--ray-address", metavar="ADDRESS", help="attach to this running Ray cluster (`auto`, HOST:PORT), start none"
+    )
 
 
 def _add_looking(commands: Any) -> None:

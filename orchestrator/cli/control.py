@@ -46,7 +46,9 @@ def pause(options: Namespace) -> int:
 
 
 def cancel(options: Namespace) -> int:
-    return _bring_to_rest(options, "cancel", {"clear_queue": True} if options.clear_queue else {})
+    # Under an id of its own, so that it can be asked for again what came of it.
+    body = {"message_id": f"cancel-{secrets.token_hex(12)}"}
+    return _bring_to_rest(options, "cancel", {**body, "clear_queue": True} if options.clear_queue else body)
 
 
 def set_going(options: Namespace, pod: Pod, action: str, body: Mapping[str, Any], *, follow: bool) -> int:
@@ -70,6 +72,8 @@ def _bring_to_rest(options: Namespace, action: str, body: Mapping[str, Any]) -> 
         before = _now(link, pod)
         told = link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
         after = _settled(link, before, action)
+        if told.get("changed") and told.get("outcome", "") is None:  # it took longer than the gateway waits
+            told = link.gateway.post(f"/v1/pods/{pod['id']}/{action}", body)
     _tell(options, action, before, after, told.get("withdrawn") or ())
     return FINISHED
 

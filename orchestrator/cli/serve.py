@@ -33,14 +33,16 @@ def serve(options: Namespace) -> int:
     try:
         from orchestrator.owner import OwnerPlan, OwnerProcess  # lazy: start-up, it brings Ray
 
-        running = OwnerProcess.start(ownership, settings, OwnerPlan("serve", options.host, options.port, roots=None))
+        plan = OwnerPlan("serve", options.host, options.port, roots=None, ray_address=options.ray_address)
+        running = OwnerProcess.start(ownership, settings, plan)
     except BaseException:
         ownership.close()
         raise
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        out.line(f"polypod serves {home.path} at {running.address}  (Ctrl-C ends it; Pods go on at the next start)")
+        then = "Pods work on" if running.is_attached else "Pods go on at the next start"
+        out.line(f"polypod serves {home.path} at {running.address}  (Ctrl-C ends it; {then})")
         out.flush()
         running.wait(stopping)
     finally:

@@ -53,7 +53,7 @@ class DirectorySetup:
     factory in `pods` are functions and classes of modules.
 
     `roots` None: all trees of the home go on here. `alone()`: whether it is certain that no Pod process of an earlier
-    owner lives (asked once, before the first is started).
+    owner lives (asked once, before the first is started). `digest`: which settings these are.
     """
 
     settings: RuntimeSettings
@@ -64,6 +64,7 @@ class DirectorySetup:
     ids: Ids
     alone: Callable[[], bool]
     roots: RootsFile | None = None
+    digest: str = ""
 
 
 @dataclass(slots=True)
@@ -199,6 +200,7 @@ class DirectoryActor:
     def __init__(self, setup: DirectorySetup) -> None:
         prepare()
         setup.specs(ALL_TOOLS)  # made once for a process, before anyone waits for it
+        self._digest = setup.digest
         hosts = RayHosts(setup.pods, setup.alone)
         directory = setup.settings.directory
         self._service = DirectoryService(setup.store(), hosts, directory, setup.clock, setup.roots)
@@ -277,6 +279,10 @@ class DirectoryActor:
     async def process(self) -> tuple[int, str]:
         """The process id and its start time, also while the Directory is not ready yet."""
         return os.getpid(), start_time(os.getpid())
+
+    async def digest(self) -> str:
+        """Which settings this was started with, also while the Directory is not ready yet."""
+        return self._digest
 
     async def top(self) -> dict[str, Json]:
         """What there is: actors, Pods by phase, what was given up, the latest alerts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Literal
 
 from starlette.responses import Response
@@ -14,13 +15,18 @@ from orchestrator.gateway.door import place_of, refused
 from orchestrator.gateway.problems import HttpProblem, invalid
 from orchestrator.gateway.results import cancelled_view
 from session_store.codec import to_plain
+from session_store.entries import Invoke, LogEntry, RunEnd, Withdrawn
 from session_store.errors import ConditionFailed
 from session_store.items import Json, Segment
 from session_store.messages import USER, Message
-from session_store.requests import Deliver, Delivered, Expect, FindMessage, Query
+from session_store.reading import decoded
+from session_store.requests import Deliver, Delivered, Expect, FindMessage, Query, Read
 from session_store.rows import PodRow
 
 Control = Literal["pause", "resume", "cancel"]
+AT_WORK = ("running", "paused", "waiting_on_user", "waiting_on_children")
+STEP = 64
+"""Entries that are looked at first for what a cancel was about."""
 
 
 async def prompt(call: Call) -> Response:
@@ -100,7 +106,7 @@ def control(kind: Control) -> Handler:
             return _unchanged(row, f"Nothing to {kind}: the Pod is {row.status}.")
         view = {"pod_id": row.id, "changed": True, "status": delivered.status, "message_id": message.message_id}
         if kind == "cancel":
-            view.update(await _cancelled(call, row, message.message_id))
+            view.update(await _cancelled(call, row, message.message_id, again=delivered.existed))
         return json_response(view, 202)
 
     return handler
@@ -140,8 +146,8 @@ async def _below_at_work(call: Call, row: PodRow) -> bool:
     return any(child.open and not child.detached for child in children)
 
 
-async def _cancelled(call: Call, row: PodRow, message_id: str) -> dict[str, Json]:
-    """What the cancel did, if it took effect within `cancel_wait`; else `outcome` null."""
+async def _cancelled(call: Call, row: PodRow, message_id: str, *, again: bool) -> dict[str, Json]:
+    """What the cancel did, if it took effect within `cancel_wait`; else `outcome` null. `again`: it was sent before."""
     gateway = call.gateway
 
     async def consumed() -> int | None:
@@ -151,10 +157,30 @@ async def _cancelled(call: Call, row: PodRow, message_id: str) -> dict[str, Json
     seq = await gateway.until(row.id, consumed, gateway.options.cancel_wait)
     if seq is None:
         return {"outcome": None, "withdrawn": []}
-    current = row.run_id is not None and row.status in ("running", "paused", "waiting_on_user", "waiting_on_children")
-    after = row.run_seq - 1 if current else row.head
+    if again:  # the row is of a later moment
+        entries = await _up_to_commit(call, row.id, seq)
+    else:
+        current = row.run_id is not None and row.status in AT_WORK
+        entries = await gateway.entries(row.id, row.run_seq - 1 if current else row.head)
     now = await gateway.row(row.id, row.tenant)
-    return {"status": now.status, **cancelled_view(await gateway.entries(row.id, after), seq)}
+    return {"status": now.status, **cancelled_view(entries, seq)}
+
+
+async def _up_to_commit(call: Call, pod_id: str, seq: int) -> list[LogEntry]:
+    """What a cancel whose commit ends at `seq` may have been about: entries from the `invoke` of the run before it on,
+    without a run that was over when prompts were given back."""
+    step = STEP
+    while True:
+        after = max(0, seq - step)
+        found = (await call.gateway.feed.ask(Read(pod_id, after, seq - after))).entries
+        entries = list(decoded(pod_id, found))
+        if after == 0 or any(isinstance(entry, Invoke) for entry in entries):
+            break
+        step *= 4
+    back = list(takewhile(lambda entry: isinstance(entry, Withdrawn), reversed(entries)))[::-1]
+    end = entries[-len(back) - 1] if len(back) < len(entries) else None
+    ended_it = isinstance(end, RunEnd) and end.outcome in ("cancelled", "withdrawn")
+    return back if back and not ended_it else entries
 
 
 def _nothing_to_do(kind: Control, row: PodRow) -> str | None:

@@ -45,11 +45,19 @@ async def create(call: Call) -> Response:
     )
     place = call.gateway.door.place(new)
     if place is not None and (told := await call.gateway.door.refusal(place, new.segments)) is not None:
-        raise refused(told)
+        made = None if body.message_id is None else await _made_by(call, body.message_id)
+        if made is None:
+            raise refused(told)
+        return json_response(await call.gateway.show(made), 200)  # accepted when its workflows were there
     reply = await call.gateway.plane.create(new)
     row = await call.gateway.row(reply.pod_id, call.caller.tenant)
     headers = {"Location": f"/v1/pods/{row.id}"}
     return json_response(await call.gateway.show(row), 200 if reply.existed else 201, headers)
+
+
+async def _made_by(call: Call, message_id: str) -> PodRow | None:
+    found = await call.gateway.feed.ask(Query(tenant=call.caller.tenant, made_by=message_id, limit=1))
+    return found.rows[0] if found.rows else None
 
 
 async def show_all(call: Call) -> Response:

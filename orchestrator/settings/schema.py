@@ -184,6 +184,12 @@ class HooksTable(Table):
     on_failure: Literal["deny", "allow"] = "deny"
 
 
+class ClusterTable(Table):
+    """`address`: the running Ray cluster that `serve` attaches to (`auto`, `HOST:PORT`); None: a Ray of its own."""
+
+    address: Text | None = None
+
+
 class GatewayTable(Table):
     """`tokens` maps a tenant to the name of the variable that holds its token."""
 
@@ -205,3 +211,4 @@ class SettingsFile(Table):
     directory: DirectoryTable = Field(default_factory=DirectoryTable)
     hooks: HooksTable = Field(default_factory=HooksTable)
     gateway: GatewayTable = Field(default_factory=GatewayTable)
+    cluster: ClusterTable = Field(default_factory=ClusterTable)

@@ -236,6 +236,7 @@ def _meets(state: SessionState, summary: Summary, request: Query) -> bool:
         (request.parent, state.parent_id),
         (request.root, state.root_id),
         (request.name, state.name),
+        (request.made_by, state.message_id),
         (request.needs_owner, summary.needs_owner),
         (request.waiting_on_person, summary.waiting_on_person),
     )

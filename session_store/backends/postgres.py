@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from session_store.backends.postgres_link import (
+    LOCK_SECONDS,
     Address,
     Connection,
     Watchdog,
@@ -38,6 +38,9 @@ from session_store.transactions import perform
 _NEXT_WRITER = (
     "INSERT INTO meta VALUES ('incarnation', 1) ON CONFLICT (key) DO UPDATE SET value = meta.value + 1 RETURNING value"
 )
+
+MOST_TRIES = 50
+"""Of one transaction that others are in the way of, if its time is not over before."""
 
 
 class _RolledBack(Exception):
@@ -103,7 +106,7 @@ class PostgresStore:
             except StoreError as error:
                 return [error] * len(requests)
             except (psycopg.Error, UnicodeError, _RolledBack):
-                return [self._one(request, until) for request in requests]
+                return self._each(requests, until)
 
     def close(self) -> None:
         """Let followers go and the connections. What is committed is committed."""
@@ -116,36 +119,46 @@ class PostgresStore:
             if self._db is not None:
                 self._db.close()
 
+    def _each(self, requests: Sequence[Request[Any]], until: float) -> list[Any]:
+        """One by one; within a bound, however many of them wait for what somebody holds."""
+        replies: list[Any] = []
+        longest = time.monotonic() + self._retry
+        for request in requests:
+            if time.monotonic() > longest:
+                replies.append(StoreUnavailable("the store was busy with others: the same request may be sent again"))
+            else:
+                replies.append(self._one(request, until))
+        return replies
+
     def _one(self, request: Request[Any], until: float) -> Any:
         try:
             return self._settled((request,), until)[0]
-        except StoreError as error:
-            return error
         except (psycopg.Error, UnicodeError) as error:
             return failure(error, self._address, str(getattr(request, "session", "")))
+        except Exception as error:  # a refusal that came after the request had written, or a defect: its caller's
+            return error
 
     def _settled(self, requests: Sequence[Request[Any]], until: float) -> list[Any]:
         """The transaction, done again while others are in its way or the server is away. Raises what does not pass."""
         locks = locks_for(requests)
-        delay = FIRST_DELAY
+        delay, tries = FIRST_DELAY, 0
         while True:
-            problem: StoreError
+            tries += 1
+            last = tries == MOST_TRIES or time.monotonic() + delay > until
             try:
                 return self._transaction(requests, locks)
             except Contended as error:
                 locks.add(error)
-                problem = StoreUnavailable(
-                    f"other store actors keep changing {error}: the same request may be sent again"
-                )
-                pause = 0.0
+                if last:
+                    words = f"other store actors keep changing {error}: the same request may be sent again"
+                    raise StoreUnavailable(words) from None
             except psycopg.Error as error:
-                if not (is_lost(error) or passes(error)):
+                if last and is_lost(error):  # the same for each of them
+                    raise failure(error, self._address, "") from None
+                if last or not (is_lost(error) or passes(error)):
                     raise
-                problem = failure(error, self._address, "")
-                pause, delay = delay, min(2 * delay, LONGEST_DELAY)
-            if time.monotonic() + pause > until:
-                raise problem
-            time.sleep(pause)
+                time.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
 
     def _transaction(self, requests: Sequence[Request[Any]], locks: Locks) -> list[Any]:
         db, tables = self._connection(), self._tables
@@ -165,7 +178,7 @@ class PostgresStore:
         except BaseException as error:
             xid, touched = tables.xid, tables.touched
             tables.forget()
-            lost = self._given_up(db)
+            lost = self._given_up(db, error)
             if not (committing and lost and isinstance(error, psycopg.Error) and self._came_through(xid)):
                 tables.counters.drop()
                 raise
@@ -176,31 +189,32 @@ class PostgresStore:
         return replies
 
     def _perform(self, request: Request[Any], *, alone: bool) -> Any:
-        self._tables.begin(savepoint=not alone)
+        self._tables.begin()
         try:
             reply = perform(self._tables, request, self._now_ms())
-            self._tables.end()
         except (psycopg.Error, UnicodeError, Contended):
             raise
         except Exception as error:
-            if self._tables.undo():
+            if not self._tables.wrote:
                 if isinstance(error, Refused):
                     self._tables.counters.refuse(refusal(request, error))
                 return error
-            if alone and isinstance(error, StoreError):
+            if alone:
                 raise
             raise _RolledBack from error
+        self._tables.counters.end()
         return reply
 
-    def _given_up(self, db: Connection) -> bool:
+    def _given_up(self, db: Connection, error: BaseException) -> bool:
         """Roll back. True if the connection is gone, and with it the knowledge of what became of a commit."""
         try:
-            if not db.closed and db.info.transaction_status != TransactionStatus.IDLE:
-                db.execute("ROLLBACK")
-            if not db.closed and db.info.transaction_status == TransactionStatus.IDLE:
+            if not isinstance(error, psycopg.Error):
+                with self._watchdog.over(db):
+                    db.execute("ROLLBACK")
                 return False
         except psycopg.Error:
             pass
+        # After an error in a pipeline the driver may believe in prepared statements that the server skipped.
         db.close()
         self._db = None
         return True
@@ -214,7 +228,9 @@ class PostgresStore:
         delay = FIRST_DELAY
         while xid is not None and time.monotonic() < until:
             try:
-                row = self._connection().execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
+                db = self._connection()
+                with self._watchdog.over(db):
+                    row = db.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
             except psycopg.Error as error:
                 if not is_lost(error):
                     return False
@@ -229,13 +245,13 @@ class PostgresStore:
         """The writing connection, made anew when it was lost. Raises `psycopg.Error`."""
         if self._db is None or self._db.closed:
             self._db = None
-            self._db = connect(self._address)
+            self._db = connect(self._address, lock_wait=min(LOCK_SECONDS, self._retry / 2))
         return self._db
 
     def _prepared(self) -> tuple[Connection | None, int]:
         """The writing connection with the schema up to date, and this store's number among all there ever were."""
         try:
-            db = connect(self._address)
+            db = connect(self._address, lock_wait=min(LOCK_SECONDS, self._retry / 2))
         except psycopg.Error as error:
             raise StoreUnavailable(
                 f"the store at {self._address.shown} cannot be reached: {self._address.clean(str(error)).strip()}"

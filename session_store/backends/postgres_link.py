@@ -22,8 +22,9 @@ SCHEMES = ("postgresql://", "postgres://")
 SCHEMA = "polypod"
 """The PostgreSQL schema (namespace) that holds the store's tables."""
 CONNECT_SECONDS = 5
-LOCK_SECONDS = 5
+LOCK_SECONDS = 4.0
 """How long a transaction waits for a row that another store actor holds; then it is rolled back and done again."""
+IDLE_SECONDS = 10
 STATEMENT_SECONDS = 30
 STUCK_SECONDS = 20.0
 """After so long without any answer from the server the connection is cut from this side."""
@@ -33,17 +34,19 @@ _REACH = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # ms
-    "target_session_attrs": "read-write",  # of several hosts the one that is no standby
+    "target_session_attrs": "read-write",  # of several hosts the one that is no standby, to read what was just written
     "application_name": "polypod",
 }
 _SETTINGS = {
     "search_path": SCHEMA,
     "default_transaction_isolation": "read committed",
-    "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     # A store actor that is frozen or cut off holds no rows for longer than this.
-    "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",
-    "bytea_output": "hex",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
+    # The server's own eye on the way to us: what a machine held that is gone becomes free in some 11 s.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
 }
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -81,15 +84,17 @@ def address_of(url: str) -> Address | None:
     return Address(url, shown, str(parts.get("password") or ""))
 
 
-def connect(address: Address, *, reads_only: bool = False) -> Connection:
+def connect(address: Address, *, reads_only: bool = False, lock_wait: float = LOCK_SECONDS) -> Connection:
     """A connection in autocommit mode with everything bounded. Raises `psycopg.Error`."""
     given = conninfo_to_dict(address.url)
     reach: dict[str, Any] = {k: v for k, v in _REACH.items() if k not in given}
-    if reads_only:
-        reach.pop("target_session_attrs", None)
     connection = psycopg.connect(address.url, autocommit=True, **reach)
     try:
-        settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if reads_only else {})}
+        settings = {
+            **_SETTINGS,
+            "lock_timeout": f"{lock_wait * 1000:.0f}ms",
+            **({"default_transaction_read_only": "on"} if reads_only else {}),
+        }
         calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
         connection.execute(f"SELECT {calls}")
         if not reads_only:  # what is acknowledged is on disk, whatever the server's default is

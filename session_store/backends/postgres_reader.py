@@ -229,6 +229,7 @@ def _conditions(request: Query) -> tuple[str, list[Any]]:
         ("s.parent_id = %s", request.parent),
         ("s.root_id = %s", request.root),
         ("s.name = %s", request.name),
+        ("s.message_id = %s", request.made_by),
         ("s.needs_owner = %s", request.needs_owner),
         ("(s.status = 'waiting_on_user') = %s", request.waiting_on_person),
     )

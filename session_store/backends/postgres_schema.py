@@ -16,7 +16,7 @@ from session_store.errors import NewerSchema, StoreUnavailable
 
 ADVISORY = 0x706F6470
 """First half of the keys of our advisory locks; the second says what is locked."""
-DIRECTORY_LOCK, TREE_LOCK, MIGRATION_LOCK = 1, 2, 3
+DIRECTORY_LOCK, TREE_LOCK, MIGRATION_LOCK, OWNER_LOCK = 1, 2, 3, 4
 
 _VERSION_1 = """
 CREATE TABLE meta (key TEXT COLLATE "C" PRIMARY KEY, value BIGINT NOT NULL);

@@ -44,16 +44,18 @@ _ADD_ENTRIES = (
 
 
 class PostgresTables:
-    """One transaction after another: `enter` begins one, `begin` and `end` frame a request in it.
+    """One transaction after another: `enter` begins one, `begin` a request in it.
 
-    The connection is in pipeline mode: what is written goes out with the next read or with the commit. What a failed
-    request had written is taken back by `undo`; after it, or after a failed commit, nothing kept is trusted: `forget`.
+    The connection is in pipeline mode: what is written goes out with the next read or with the commit. After a
+    transaction that failed nothing kept is trusted: `forget`.
     """
 
     def __init__(self) -> None:
         self.writer = 0
         self.touched: dict[str, int] = {}
         self.counters = PostgresCounters()
+        self.wrote = False
+        """Whether the request of now has written: then it cannot be taken back without those before it."""
         self.xid: str | None = None
         """The transaction's number, once it has locked a row: with it the server tells what became of it."""
         self._db: Connection | None = None
@@ -61,8 +63,6 @@ class PostgresTables:
         self._trusted: set[str] = set()
         self._locked: set[str] = set()
         self._tree = False
-        self._wrote = False
-        self._savepoints = False
 
     # --- the frame of a transaction and of a request --------------------------------------------
 
@@ -72,7 +72,7 @@ class PostgresTables:
         `alone`: it belongs to a new Directory.
         """
         self._db, self.xid, self.touched = db, None, {}
-        self._tree, self._wrote = locks.tree, False
+        self._tree, self.wrote = locks.tree, False
         if len(self._kept) > KEPT_SESSIONS:
             self.forget()
         roots = {self._kept[s][0].root_id for s in locks.sessions if s in self._kept} - locks.sessions
@@ -93,26 +93,10 @@ class PostgresTables:
         versions.update(looked.fetchall() if looked is not None else ())
         self._trusted = {s for s, version in versions.items() if s in self._kept and self._kept[s][1] == version}
 
-    def begin(self, *, savepoint: bool) -> None:
-        """A request starts. With `savepoint` it can be undone without undoing those before it."""
-        self._wrote, self._savepoints = False, savepoint
+    def begin(self) -> None:
+        """A request starts."""
+        self.wrote = False
         self.counters.begin()
-
-    def end(self) -> None:
-        if self._wrote and self._savepoints:
-            self._open.execute("RELEASE request")
-        self.counters.end()
-
-    def undo(self) -> bool:
-        """Take back what the request wrote. False if only the whole transaction can be taken back."""
-        if not self._wrote:
-            return True
-        self.forget()
-        if not self._savepoints:
-            return False
-        self._open.execute("ROLLBACK TO request")
-        self._open.execute("RELEASE request")
-        return True
 
     def forget(self) -> None:
         self._kept.clear()
@@ -124,10 +108,7 @@ class PostgresTables:
         return self._db
 
     def _write(self, sql: str, values: Sequence[Any]) -> Any:
-        if not self._wrote:
-            self._wrote = True
-            if self._savepoints:
-                self._open.execute("SAVEPOINT request")
+        self.wrote = True
         return self._open.execute(sql.encode(), values)
 
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -170,6 +170,7 @@ def _conditions(request: Query) -> tuple[str, list[Any]]:
         ("s.parent_id = ?", request.parent),
         ("s.root_id = ?", request.root),
         ("s.name = ?", request.name),
+        ("s.message_id = ?", request.made_by),
     )
     pairs += [(condition, value) for condition, value in wanted if value is not None]
     if request.needs_owner is not None:

@@ -22,7 +22,7 @@ from session_store.backends.postgres_schema import SCHEMA_VERSION
 from session_store.errors import ConditionFailed, NewerSchema, StoreDamaged, StoreError, StoreUnavailable
 from session_store.opening import UnknownStoreUrl, damage_of, open_reader, open_store, shown
 from session_store.reading import read_log
-from session_store.requests import Append, Create, Open, Pending, Query, Read
+from session_store.requests import Append, Appended, Create, Open, Pending, Query, Read
 from tests.support.postgres import PASSWORD, PostgresServer
 from tests.support.store import (
     Owner,
@@ -211,11 +211,8 @@ def test_a_frozen_server_process_holds_nobody_for_ever(store: PostgresStore, pos
 
 def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(postgres: PostgresServer) -> None:
     postgres.wipe()
-    store = PostgresStore(postgres.url(), Ticks(), retry=1.0)
+    store = PostgresStore(postgres.url(), Ticks(), retry=0.6)
     owner, free = running(store, "s"), running(store, "free")
-    db = store._db
-    assert db is not None
-    db.execute("SET lock_timeout = '200ms'")
     with postgres.connect() as other, other.transaction():
         other.execute("SELECT 1 FROM polypod.sessions WHERE id = 's' FOR UPDATE")
         started = time.monotonic()
@@ -223,6 +220,13 @@ def test_a_row_that_somebody_holds_is_waited_for_within_a_bound(postgres: Postgr
             owner.append(text("x"), batch_id="b")
         assert time.monotonic() - started < 5
         free.append(text("goes on"))
+        replies = store.execute_batch(  # one that waits spoils no other
+            [
+                Append("s", owner.epoch, owner.head, "b", (text("x"),)),
+                Append("free", free.epoch, free.head, "c", (text("goes on"),)),
+            ]
+        )
+        assert [type(r) for r in replies] == [StoreUnavailable, Appended], replies
     assert owner.append(text("x"), batch_id="b").first_seq == 4
     store.close()
 

@@ -11,7 +11,11 @@ import pytest
 
 from session_store.backends.postgres import PostgresStore
 from session_store.backends.postgres_check import check_postgres
-from session_store.backends.postgres_link import address_of
+from session_store.backends.postgres_link import Address, address_of, connect
+from session_store.backends.postgres_locks import Contended, Locks
+from session_store.backends.postgres_owner import DatabaseOwned, DatabaseOwnership
+from session_store.backends.postgres_schema import ADVISORY, TREE_LOCK
+from session_store.backends.postgres_tables import PostgresTables
 from session_store.entries import AssistantItems
 from session_store.errors import ConditionFailed, HeadMoved, Refused, StaleEpoch, StoreDamaged
 from session_store.items import Text
@@ -31,6 +35,7 @@ from session_store.requests import (
     Query,
     Read,
 )
+from session_store.state import QuestionRecord
 from tests.support.postgres import PostgresServer
 from tests.support.store import Owner, Ticks, create, deliver, log, message, row, running, start, text
 
@@ -44,9 +49,13 @@ def stores(postgres: PostgresServer) -> Iterator[Pair]:
     yield pair
     for store in pair:
         store.close()
-    address = address_of(postgres.url())
+    assert check_postgres(here(postgres.url())) == []
+
+
+def here(url: str) -> Address:
+    address = address_of(url)
     assert address is not None
-    assert check_postgres(address) == []
+    return address
 
 
 def test_S07_a_writer_that_another_store_actor_has_fenced_is_refused(stores: Pair) -> None:
@@ -142,7 +151,7 @@ class Stress:
     def __init__(self, stores: Pair, seed: int) -> None:
         self.stores = stores
         self.seed = seed
-        self.until = time.monotonic() + 4
+        self.until = time.monotonic() + 2.5
         self.guard = threading.Lock()
         self.appended: dict[str, list[str]] = {f"s{n}": [] for n in range(3)}
         self.sent: dict[str, set[str]] = {name: set() for name in self.appended}
@@ -328,3 +337,41 @@ def test_a_request_refused_after_it_wrote_leaves_nothing_and_spoils_no_other(
         assert store.execute(Read("c")).head == child.head
         db.execute("INSERT INTO entries SELECT * FROM kept")
         db.execute("DROP TABLE kept")
+
+
+def test_a_session_that_changed_between_its_reading_and_its_writing_is_not_written(
+    stores: Pair, postgres: PostgresServer
+) -> None:
+    a, b = stores
+    running(a, "s")
+    running(a, "busy")
+    db = connect(here(postgres.url()))
+    tables = PostgresTables()
+    with db.pipeline():
+        tables.enter(db, Locks(), alone=False)
+        state = tables.find("s")
+        busy = tables.find("busy")
+        assert state is not None
+        assert busy is not None
+        deliver(b, "s", message("n", "notify"))
+        with pytest.raises(Contended) as changed:
+            tables.save(state)
+        with postgres.connect() as other, other.transaction():
+            other.execute("SELECT 1 FROM polypod.sessions WHERE id = 'busy' FOR UPDATE")
+            with pytest.raises(Contended) as held:
+                tables.put_question(busy, "q", QuestionRecord())
+            other.execute("SELECT pg_advisory_xact_lock(%s, %s)", (ADVISORY, TREE_LOCK))
+            with pytest.raises(Contended) as tree:
+                tables.open_pods()
+        db.execute("ROLLBACK")
+    db.close()
+    assert [c.value.session for c in (changed, held, tree)] == ["s", "busy", None]
+    assert [m.message_id for m in a.execute(Pending("s")).messages] == ["n"]
+
+
+def test_a_database_has_one_owner_until_it_goes(postgres: PostgresServer) -> None:
+    first = DatabaseOwnership(postgres.url())
+    with pytest.raises(DatabaseOwned, match=r"owned by polypod owner \d+ on .*: use the gateway"):
+        DatabaseOwnership(postgres.url(), wait=0.2)
+    first.close()
+    DatabaseOwnership(postgres.url()).close()

@@ -403,4 +403,4 @@ def test_postgres(postgres: PostgresServer) -> None:
             self.store.close()
             assert check_postgres(address) == []
 
-    run_state_machine_as_test(PostgresMachine, settings=settings(max_examples=15, stateful_step_count=30))
+    run_state_machine_as_test(PostgresMachine, settings=settings(max_examples=10, stateful_step_count=30))

@@ -293,6 +293,8 @@ def test_catalogue_pages_in_order_of_creation(store: Store) -> None:
     assert pages == [["s0", "s1", "s2"], ["s3", "s4", "s5"], ["s6"]]
     assert third.next is None
     assert [r.id for r in store.execute(Query(name="n4")).rows] == ["s4"]
+    assert [r.id for r in store.execute(Query(tenant="default", made_by="m5")).rows] == ["s5"]
+    assert store.execute(Query(tenant="other", made_by="m5")).rows == ()
     assert [r.id for r in store.execute(Query(ids=("s5", "s1", "zz"))).rows] == ["s1", "s5"]
     assert store.execute(Query(tenant="other")).rows == ()
     assert store.execute(Query(ids=())).rows == ()

@@ -138,3 +138,21 @@ def test_T01_a_cancel_shows_the_prompts_that_it_gave_back(
     assert "given back: first\nline two" in told(capsys)
     assert polypod(["cancel", "scout", "--json", "--home", home]) == 0
     assert json.loads(told(capsys))["withdrawn"] == back
+
+
+def test_T01_a_cancel_that_takes_longer_than_the_gateway_waits_still_shows_them(
+    fake: FakeGateway, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {"pod_id": ROOT, "changed": True, "outcome": None, "withdrawn": []}
+    back = [{"message_id": "m1", "segments": [{"type": "text", "text": "first"}]}]
+
+    def answer(gateway: FakeGateway, path: str) -> None:
+        asked_again = len(gateway.posts) > 1
+        gateway.answers["cancel"] = {**late, "outcome": "withdrawn", "withdrawn": back} if asked_again else late
+
+    fake.on_post = answer
+    assert polypod(["cancel", "scout", "--home", home]) == 0
+    assert "given back: first" in told(capsys)
+    (_, first), (_, second) = fake.posts
+    assert first == second
+    assert first["message_id"].startswith("cancel-")

@@ -139,6 +139,20 @@ async def test_a_prompt_that_was_taken_is_not_refused_when_it_is_sent_again(fold
     await plane.pods.close()
 
 
+async def test_a_pod_that_was_made_is_not_refused_when_it_is_asked_for_again(folder: Path) -> None:
+    plane = RunningPlane(folder, [{"text": "done"}])
+    async with client_of(plane, door=door_of(folder)) as http:
+        body = {"segments": sent("/review"), "message_id": "m1"}
+        first = await http.post("/v1/pods", json=body)
+        await plane.pods.until(first.json()["id"], "idle")
+        (folder / ".polypod/workflows/review.md").unlink()
+        again = await http.post("/v1/pods", json=body)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert again.json()["id"] == first.json()["id"]
+        check_problem(await http.post("/v1/pods", json={**body, "message_id": "m2"}), 422, "invalid")
+    await plane.pods.close()
+
+
 async def test_T10_a_workflow_that_goes_between_door_and_run_is_told_and_the_next_prompt_follows(folder: Path) -> None:
     plane = RunningPlane(folder, [{"text": "done"}])
     async with client_of(plane, door=door_of(folder)) as http:

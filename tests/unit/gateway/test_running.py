@@ -38,7 +38,7 @@ async def test_T01_a_prompt_cancelled_before_anything_was_produced_is_given_back
         pod = (await http.post("/v1/pods", json={"prompt": "first", "message_id": "m1"})).json()
         path = f"/v1/pods/{pod['id']}"
         await asyncio.sleep(0.1)
-        cancelled = await http.post(f"{path}/cancel")
+        cancelled = await http.post(f"{path}/cancel", json={"message_id": "c1"})
         assert cancelled.status_code == 202
         told = cancelled.json()
         assert told["changed"] is True
@@ -48,6 +48,8 @@ async def test_T01_a_prompt_cancelled_before_anything_was_produced_is_given_back
         await http.post(f"{path}/messages", json={"content": "next", "message_id": "m2"})
         result = await http.get(f"{path}/result", params={"message_id": "m2", "wait": 10})
         assert result.json()["text"] == "second"
+        again = (await http.post(f"{path}/cancel", json={"message_id": "c1"})).json()  # the first answer was lost, say
+        assert (again["outcome"], again["withdrawn"]) == ("withdrawn", told["withdrawn"])
         first = await http.get(f"{path}/result", params={"message_id": "m1", "wait": 0})
         assert first.json()["outcome"] == "withdrawn"
     await plane.pods.close()
@@ -74,9 +76,11 @@ async def test_T07_a_cancel_ends_its_turn_only_unless_it_clears_the_queue(tmp_pa
         for n in (4, 5, 6):
             await http.post(f"{path}/messages", json={"content": f"p{n}", "message_id": f"m{n}"})
         await asyncio.sleep(0.1)
-        told = (await http.post(f"{path}/cancel", json={"clear_queue": True})).json()
+        body = {"clear_queue": True, "message_id": "c2"}
+        told = (await http.post(f"{path}/cancel", json=body)).json()
         assert [w["message_id"] for w in told["withdrawn"]] == ["m4", "m5", "m6"]
         assert told["status"] == "idle"
+        assert (await http.post(f"{path}/cancel", json=body)).json() == told
     await plane.pods.close()
 
 

@@ -1,5 +1,6 @@
 """The Pod's shell end to end, without Ray: driver, host, tools, children, over the memory store."""
 
+import asyncio
 from pathlib import Path
 
 from actors.protocol.model import ModelError
@@ -65,4 +66,18 @@ async def test_a_model_that_cannot_be_had_fails_the_run_and_the_next_one_may_fin
     await pods.send(pod, pods.prompt("and now?", "again"))
     row = await pods.until(pod, "idle")
     assert row.outcome == "finished"
+    await pods.close()
+
+
+async def test_V03_whoever_watches_hears_at_once_that_the_pod_was_parked_and_so_misses_no_text_of_the_next(
+    tmp_path: Path,
+) -> None:
+    pods = LocalPods(tmp_path, [{"text": "first"}])
+    pod = await pods.create("go")
+    await pods.until(pod, "idle")
+    _, cursor, _ = await pods.host.watch(pod, 0, 0.0)
+    watching = asyncio.create_task(pods.host.watch(pod, cursor, 60.0))
+    await asyncio.sleep(0)
+    await pods.host.unbind(pod)
+    assert await asyncio.wait_for(watching, 5.0) == (0, 0, ())
     await pods.close()

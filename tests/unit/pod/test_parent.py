@@ -260,3 +260,22 @@ def test_once_the_parents_work_has_failed_another_run_gives_the_place_back_whate
     bench.working("mine", "user")  # takes the place again
     finish(bench)
     assert (bench.told, bench.row.open) == ([("errored", "errored")], False)
+
+
+def test_a_child_that_is_heard_after_the_parents_work_has_failed_opens_that_work_no_more() -> None:
+    """Its run is told on, but another child, whose end wakes nobody, must not keep the place for ever."""
+    bench = Bench(parent=True).spawned("g1", "g2", sender=PARENT)
+    fail(bench)
+    bench.event("g1", 9)
+    bench.working("mine", "user")  # takes the place again
+    finish(bench)
+    assert (bench.told, bench.row.open) == ([("errored", "errored"), ("turn_ended", "finished")], False)
+
+
+def test_the_cancel_of_a_run_that_hears_a_child_of_failed_work_is_told() -> None:
+    bench = Bench(parent=True).spawned("g1", sender=PARENT)
+    fail(bench)
+    bench.event("g1", 9)
+    bench.hint()
+    cancel(bench)
+    assert bench.told == [("errored", "errored"), ("turn_ended", "cancelled")]

@@ -138,3 +138,17 @@ def test_an_interrupting_prompt_goes_before_an_earlier_one() -> None:
     bench.deliver(Message("p", "prompt", "stranger", {"segments": [{"type": "text", "text": "x"}]}))
     bench.say("the left one, now", when_busy="interrupt")
     assert bench.story[-2:] == ["invoke prompt", "user the left one, now (answer)"]
+
+
+def test_Q08_an_accepted_answer_is_the_answer_and_a_prompt_that_interrupts_comes_after_it() -> None:
+    bench = Bench(log=asked())
+    bench.deliver(answer(choice="left"))
+    bench.say("forget it", when_busy="interrupt")
+    assert bench.story[-6:] == [
+        "closed answered",
+        "invoke answer",
+        "user left (answer)",
+        "end cancelled",
+        "invoke prompt",
+        "user forget it",
+    ]
