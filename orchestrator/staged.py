@@ -19,7 +19,7 @@ class FolderUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """One staged file. `plain` is what stands in it (docs/formats/memory.md); `at`: when it appeared (ms since 1970)."""
+    """One staged file. `plain` is what stands in it (docs/formats/memory.md); `at`: when it appeared, Unix ms."""
 
     id: str
     path: Path
