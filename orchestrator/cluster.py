@@ -262,7 +262,7 @@ def start_actors(settings: RuntimeSettings, options: ClusterOptions) -> Cluster:
         raise ClusterError(f"The store or the Directory did not answer within {READY_LIMIT:g} s.") from error
     except RayError as error:
         raise ClusterError(f"The store or the Directory did not start: {_reason(error)}") from error
-    return Cluster(store, directory, extractors(settings))
+    return Cluster(store, directory, extractors(settings, setup.roots))
 
 
 def _never() -> bool:

@@ -31,7 +31,7 @@ class HomeError(Exception):
 class Owner:
     """What `server.json` says: where the owner answers (`http://host:port`), with which secret, and who it is.
 
-    `mode` is the command that owns the home (`serve` or `run`).
+    `mode` is the command that owns the home (`serve` or `run`); `memory_root` the folder of its memory.
     """
 
     address: str
@@ -39,6 +39,7 @@ class Owner:
     pid: int
     version: str = VERSION
     mode: str = "serve"
+    memory_root: str = ""
 
 
 class Ownership:

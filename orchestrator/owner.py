@@ -203,7 +203,8 @@ class OwnerProcess:
             raise TimeoutError(f"the gateway did not start within {START_LIMIT:g} s")
         if self._failure is not None:
             raise self._failure
-        self._ownership.announce(Owner(self.address, self.secret, os.getpid(), mode=plan.mode))
+        owner = Owner(self.address, self.secret, os.getpid(), mode=plan.mode, memory_root=settings.memory_root)
+        self._ownership.announce(owner)
 
     def _address(self) -> str | None:
         """The Ray cluster to attach to; a `run` always has its own."""

@@ -66,7 +66,7 @@ DIRECTORY_STORE_LIMIT = 5.0
 class PodParts:
     """Implements `HostParts` for one actor process. `home` None: folders of the home are on no shared disk."""
 
-    def __init__(self, shell: Shell, settings: RuntimeSettings, home: Path) -> None:
+    def __init__(self, shell: Shell, settings: RuntimeSettings, home: Path, roots: RootsFile | None) -> None:
         self._shell = shell
         self._lease = settings.directory.lease
         self._memory = settings.memory_root
@@ -78,7 +78,7 @@ class PodParts:
         self._store = RayStore(named_store())
         self._store.hear(shell.hint)
         self._presence = be_present(home)
-        self._extractors = extractors(settings)
+        self._extractors = extractors(settings, roots)
         self._hooks = load_hooks(settings.hooks)
         self._prepare(settings)
         self._providers = {m.provider for m in settings.models.values()} & {"openai", "anthropic"}
@@ -205,9 +205,10 @@ class PartsFactory:
 
     settings: RuntimeSettings
     home: Path
+    roots: RootsFile | None
 
     def __call__(self, shell: Shell) -> Built:
-        parts = PodParts(shell, self.settings, self.home)
+        parts = PodParts(shell, self.settings, self.home, self.roots)
         tool_specs(ALL_TOOLS)  # made once for a process, now that no Pod waits
         parts.prepare_endpoints(self.settings.models.values())
         return Built(parts, parts.feed_guards, parts.rehearse)
@@ -238,6 +239,7 @@ class ExtractorFactory:
     """Makes an extractor's parts inside its process; travels there by pickle."""
 
     settings: RuntimeSettings
+    roots: RootsFile | None
 
     def __call__(self) -> ExtractorParts:
         root, memory = Path(self.settings.memory_root), self.settings.memory
@@ -253,14 +255,15 @@ class ExtractorFactory:
             settings=ExtractionSettings(
                 memory.extract_threshold, memory.extract_worker_max_input_tokens, memory.language
             ),
+            roots=None if self.roots is None else self.roots.load,
         )
 
 
-def extractors(settings: RuntimeSettings) -> RayExtractors | None:
-    """The pool that sessions are offered to; None when extraction is off. Starts nothing."""
+def extractors(settings: RuntimeSettings, roots: RootsFile | None) -> RayExtractors | None:
+    """The pool that sessions are offered to; None when extraction is off. Starts nothing. `roots`: the Directory's."""
     if not settings.memory.extract_threshold:
         return None
-    return RayExtractors(ExtractorSetup(ExtractorFactory(settings)))
+    return RayExtractors(ExtractorSetup(ExtractorFactory(settings, roots)))
 
 
 def extraction_prompt(root: Path) -> str:
@@ -302,7 +305,7 @@ def directory_setup(
         directory=DIRECTORY,
         rhythm=Rhythm(directory.heartbeat, directory.lease),
         clock=SystemClock(),
-        factory=PartsFactory(settings, home),
+        factory=PartsFactory(settings, home, kept),
         call_limit=2 * directory.spawn_timeout,
     )
     return DirectorySetup(

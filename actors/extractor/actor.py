@@ -1,8 +1,8 @@
 """The Ray shells of the extractor: a small pool of detached actors, and the side from which sessions are offered.
 
 A session always meets the same actor of the pool, by a hash of its id. The actors are started by the first offer (or by
-the owner of the home, some seconds after its start), restarted by Ray without limit, and then look at all their
-sessions again.
+the owner of the home, some seconds after its start), restarted by Ray without limit, and then look again at
+all their sessions (in an embedded home: at those of its own trees).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ExtractorActor:
     async def _look_everywhere(self) -> None:
         try:
             await self._extractor.sweep(lambda session: place(session, self._pool) == self._number)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             log.warning("sessions that were offered to a dead extractor wait for their next rest: %s", error)
 
 

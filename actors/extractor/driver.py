@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.extractor.activity import FOLDED, Activity
 from actors.extractor.masking import masked
@@ -103,16 +103,24 @@ class Extractor:
     async def fix(self, session: str, through: int) -> None:
         """Before a rotation of the session: returns when the range of what is due up to the entry `through` is fixed,
         or that of a look which had begun. The extraction itself goes on afterwards. Whoever waits should bound it."""
+        if self._closed:
+            return
         known = self._session(session)
         if known.task is None:
             self._start(session, known, through)
         await known.fixed.wait()
 
     async def sweep(self, mine: Callable[[str], bool]) -> None:
-        """Look at every session of the store that may have something due: offers are lost when a process dies."""
-        threshold = self._parts.settings.threshold
-        query = Query(limit=PAGE)
-        while threshold:
+        """Look at every session that may have something due: offers are lost when a process dies. Of the whole store,
+        or of the trees that the home's owner goes on with: nobody asked it to pay for others (DESIGN §6)."""
+        if not (threshold := self._parts.settings.threshold):
+            return
+        roots: list[str | None] = [None] if self._parts.roots is None else list(self._parts.roots())
+        for root in roots:
+            await self._sweep_rows(Query(root=root, limit=PAGE), threshold, mine)
+
+    async def _sweep_rows(self, query: Query, threshold: int, mine: Callable[[str], bool]) -> None:
+        while True:
             found = await self._parts.store.execute(query)
             # Activity is at most what all requests of the session sent.
             wanted = [row.id for row in found.rows if row.input >= threshold and mine(row.id)]
@@ -120,7 +128,7 @@ class Extractor:
                 await asyncio.gather(*(self.look(session) for session in wanted[first : first + SIDE_BY_SIDE]))
             if found.next is None:
                 return
-            query = Query(limit=PAGE, cursor=found.next)
+            query = replace(query, cursor=found.next)
 
     async def close(self) -> None:
         self._closed = True
@@ -152,6 +160,15 @@ class Extractor:
         if known.task is None:
             known.fixed = asyncio.Event()
             known.task = asyncio.get_running_loop().create_task(self._attend(session, known, through))
+            known.task.add_done_callback(lambda _: self._attended(session, known))
+
+    def _attended(self, session: str, known: _Known) -> None:
+        """The look is over. Not part of the look itself: one that is cancelled before its first step runs none of its
+        own code, and whoever waits for `fixed` would wait for ever."""
+        known.task = None
+        known.fixed.set()
+        if known.offered:
+            self.offer(session)
 
     async def _attend(self, session: str, known: _Known, through: int | None) -> None:
         """Extract until nothing is due. `through` is that of `fix`."""
@@ -174,11 +191,6 @@ class Extractor:
             raise
         except Exception as error:
             await self._failed(session, known, error)
-        finally:
-            known.task = None
-            known.fixed.set()
-            if known.offered and known.failures:
-                self.offer(session)
 
     async def _refresh_and_judge(self, session: str, known: _Known, through: int | None) -> Due | None:
         await self._refresh(session, known)

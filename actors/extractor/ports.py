@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,6 +60,7 @@ class ExtractorParts:
 
     `model(config)` is the worker's model for a session with that config (raises `ModelError`). `prompt()` gives the
     instructions, read anew each time (raises `StagingError`). `mask` takes out secrets that are known by their value.
+    `roots()` are the trees that a sweep may pay for, read anew each time (raises `OSError`); None: all of the store.
     """
 
     store: AsyncStore
@@ -71,3 +72,4 @@ class ExtractorParts:
     prompt: Callable[[], str]
     mask: Callable[[str], str]
     settings: ExtractionSettings
+    roots: Callable[[], Iterable[str]] | None = None

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from actors.extractor.ports import StagingError
 from actors.extractor.ranges import Range
+from actors.extractor.ranges import staging_id as make_id
 from actors.extractor.schema import Extraction
 from session_store.items import Json
 
@@ -29,6 +30,10 @@ PARTIAL_AGE = 600.0
 ResultT = TypeVar("ResultT")
 
 
+class NotStaged(ValueError):
+    """The bytes are no extraction of that id; `str` says why."""
+
+
 def staged(session: str, done: Range, extraction: Extraction) -> bytes:
     """The file of one extraction: `source` first, attached by the machine, then the four arrays."""
     source = {"session_id": session, "range": [done.start, done.end]}
@@ -36,21 +41,43 @@ def staged(session: str, done: Range, extraction: Extraction) -> bytes:
     return text.encode("utf-8", "replace") + b"\n"
 
 
-def is_staged(data: bytes, session: str, done: Range) -> bool:
-    """Whether `data` is a whole and valid file of this range."""
+def read_staged(staging_id: str, data: bytes) -> dict[str, Json]:
+    """A staged file as it stands: `source`, then the four arrays. Raises `NotStaged`."""
     try:
         plain: Json = json.loads(data)
     except (ValueError, RecursionError):
-        return False
+        raise NotStaged("it is no JSON") from None
     if not isinstance(plain, dict) or set(plain) != {"source", *_FIELDS}:
-        return False
-    if plain["source"] != {"session_id": session, "range": [done.start, done.end]}:
-        return False
+        raise NotStaged(f"it has not exactly the fields source, {', '.join(_FIELDS)}")
+    session, start, end = _source(plain["source"])
+    if staging_id != make_id(session, start, end):
+        raise NotStaged("its name is not the id of its session and range")
     try:
         Extraction.model_validate({name: plain[name] for name in _FIELDS})
-    except ValidationError:
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise NotStaged(f"{place}: {first['msg']}") from None
+    return plain
+
+
+def is_staged(data: bytes, session: str, done: Range) -> bool:
+    """Whether `data` is a whole and valid file of this range."""
+    try:
+        read_staged(make_id(session, done.start, done.end), data)
+    except NotStaged:
         return False
     return True
+
+
+def _source(source: Json) -> tuple[str, int, int]:
+    if isinstance(source, dict) and set(source) == {"session_id", "range"}:
+        session, ends = source["session_id"], source["range"]
+        if isinstance(session, str) and isinstance(ends, list) and len(ends) == 2:
+            start, end = ends
+            if type(start) is int and type(end) is int and 1 <= start <= end:
+                return session, start, end
+    raise NotStaged("its source is not a session_id and a range of two entries")
 
 
 class FolderStaging:

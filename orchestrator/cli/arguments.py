@@ -88,6 +88,9 @@ def _add_looking(commands: Any) -> None:
         "--by", choices=("pod", "tree", "model", "worker"), default="pod", help="what a row stands for (default: pod)"
     )
 
+    memory = _add(commands, "memory", "memory:memory", "list what is staged of the sessions, or show one", "JSON")
+    memory.add_argument("id", nargs="?", metavar="ID", help="id of an extraction, or its beginning; without it: all")
+
     top = _add(commands, "top", "top:top", "show what polypod is doing, kept up to date", json_help="one object, once")
     top.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="between two looks (default: 1)")
     top.add_argument("--once", action="store_true", help="look once and end")

@@ -58,6 +58,11 @@ class Settings:
             return DEFAULT
         return names[0] if len(names) == 1 else None
 
+    @property
+    def memory_root(self) -> str:
+        """Absolute: what the settings say, else `memory` in the workspace."""
+        return self.tables.memory.root or str(self.folder / "memory")
+
     def runtime(self) -> RuntimeSettings:
         """What the control plane needs to know, without files and environment."""
         tables = self.tables
@@ -66,7 +71,7 @@ class Settings:
             profiles={name: _profile(name, table) for name, table in tables.profiles.items()},
             directory=DirectorySettings(**tables.directory.model_dump()),
             workspace=str(self.folder),
-            memory_root=tables.memory.root or str(self.folder / "memory"),
+            memory_root=self.memory_root,
             default_model=self.default_model,
             reminder=ReminderRule(**tables.reminder.model_dump()),
             compaction=_compaction(tables),

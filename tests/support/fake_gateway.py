@@ -115,7 +115,7 @@ class FakeGateway:
 
 
 @contextmanager
-def served(fake: FakeGateway, home_path: Path) -> Iterator[Home]:
+def served(fake: FakeGateway, home_path: Path, memory_root: str = "") -> Iterator[Home]:
     """The fake as the owner of a home."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
     server.daemon_threads = True
@@ -125,7 +125,7 @@ def served(fake: FakeGateway, home_path: Path) -> Iterator[Home]:
     home = Home(home_path)
     ownership = home.own()
     assert ownership is not None
-    ownership.announce(Owner(fake.address, SECRET, 1))
+    ownership.announce(Owner(fake.address, SECRET, 1, memory_root=memory_root))
     try:
         yield home
     finally:

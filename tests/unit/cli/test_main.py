@@ -20,7 +20,7 @@ from tests.support.fake_gateway import ROOT, FakeGateway, served
 PROJECT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "orchestrator.cli"]
 NAMES = [
-    *("run", "demo", "serve", "attach", "ps", "tree", "logs", "tasks", "usage", "doctor", "send"),
+    *("run", "demo", "serve", "attach", "ps", "tree", "logs", "tasks", "usage", "memory", "doctor", "send"),
     *("stop", "pause", "resume", "cancel", "compact", "rewind", "fork", "check", "export", "import"),
 ]
 

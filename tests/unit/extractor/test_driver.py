@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from actors.extractor.ranges import POINTER, staging_id
 from actors.protocol.model import ModelError
 from actors.protocol.sizes import tokens
 from actors.protocol.usage import DOMAIN
+from orchestrator.directory.roots import RootsFile
 from session_store.entries import Extension, Origin, Rewound, SegmentEnd, SegmentStart, SystemItems, ToolResults
 from session_store.items import SystemItem, ToolResult
 from session_store.requests import Query
@@ -487,6 +489,37 @@ async def test_a_sweep_finds_what_was_offered_to_a_dead_extractor() -> None:
     others.run(12_000)
     await world.extractor().sweep(lambda session: session != "others")
     assert [len(s.pointers) for s in (due, idle, others)] == [1, 0, 0]
+
+
+async def test_a_sweep_of_an_embedded_home_pays_only_for_its_own_trees(tmp_path: Path) -> None:
+    world = ExtractionWorld()
+    own, foreign, joined = world.session("own"), world.session("foreign"), world.session("joined")
+    for session in (own, foreign, joined):
+        session.run(12_000)
+    roots = RootsFile(tmp_path / "roots")
+    roots.begin(frozenset({"own"}))
+    extractor = world.extractor(roots=roots.load)
+    await extractor.sweep(lambda _: True)
+    assert [len(s.pointers) for s in (own, foreign, joined)] == [1, 0, 0]
+    roots.add("joined")
+    await extractor.sweep(lambda _: True)
+    assert [len(s.pointers) for s in (own, foreign, joined)] == [1, 0, 1]
+    assert len(world.model.asked) == 2
+
+
+async def test_fixing_returns_also_when_its_look_is_cancelled_before_its_first_step() -> None:
+    world = ExtractionWorld()
+    session, extractor = world.session(), world.extractor()
+    session.run(12_000)
+    async with asyncio.timeout(5):
+        waiting = asyncio.create_task(extractor.fix("s", session.head))
+        await asyncio.sleep(0)
+        look = extractor._known["s"].task
+        assert look is not None
+        look.cancel()
+        await waiting
+    assert not extractor.busy
+    assert not session.ranges
 
 
 async def test_a_damaged_log_is_told_and_disturbs_no_other_session() -> None:
