@@ -36,6 +36,7 @@ class PostgresServer:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         password = self.folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -67,6 +68,9 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, stdout=log, stderr=log, user=self._user, start_new_session=True
             )
+        # Ends the server when this process goes, however: its standard input closes then.
+        end = f"cat >/dev/null; kill -QUIT {self._process.pid}"
+        self._guard = subprocess.Popen(["sh", "-c", end], stdin=subprocess.PIPE, start_new_session=True)
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -81,6 +85,9 @@ class PostgresServer:
         """SIGINT: at once but in order; SIGQUIT: as in a crash; SIGKILL: the postmaster alone, as by the kernel."""
         if self._process is None:
             return
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
         self._process.send_signal(how)
         self._process.wait(60)
         self._process = None
