@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,16 @@ DEFAULT_INPUT = 100_000
 WINDOW_SHARE = 0.7
 """Of the model's context window; the rest is for its answer, and for what the estimate of tokens misses."""
 LEAST_INPUT = 1_000
+
+
+_FAILURE = re.compile(
+    r"""[\s\W]*(?:[\w.]*(?:error|exception|traceback|fail(?:ed|ure))\b|(?:http\s*)?[45]\d\d\b|internal\ server
+    |bad\ gateway|service\ unavailable|gateway\ time|too\ many\ requests|rate\ limit|overloaded|time(?:d\ |-|\ )?out\b
+    |(?:i\W{0,2}a?m\ )?sorry|(?:i|we)\ (?:can\W?t|cannot|can\ not|could\ not|couldn\W?t|am\ unable|won\W?t)\b|unable\ to
+    |エラー|申し訳|すみません)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How texts begin that a model or a proxy gives instead of a summary. Only asked of an answer without marks."""
 
 
 class _NoSummary(Exception):
@@ -83,16 +94,24 @@ async def summarise(model: Model, task: Task, spent: Callable[[WorkerUsage], Awa
 
 
 def summary_of(reply: ModelReply, size: int) -> str:
-    """The text between the marks. Raises `_NoSummary`: nothing is taken that only might be one (case C03)."""
+    """The text between the marks; without any, the whole text, unless it begins as errors and refusals do (case C03).
+
+    Raises `_NoSummary`.
+    """
     text = "".join(item.text for item in reply.items if isinstance(item, Text))
     if reply.stop == "refusal":
         raise _NoSummary("It was a refusal.")
     start, end = text.find(OPENING), text.rfind(CLOSING)
     if reply.stop == "length" or (start >= 0 and end < 0):
         raise _NoSummary("It was cut off at the output limit: write less.")
-    if start < 0 or end < start:
+    if start < 0:
+        if end >= 0 or _FAILURE.match(text):
+            raise _NoSummary(f"It was not between {OPENING} and {CLOSING}.")
+        summary = text.strip()
+    elif end < start:
         raise _NoSummary(f"It was not between {OPENING} and {CLOSING}.")
-    summary = text[start + len(OPENING) : end].strip()
+    else:
+        summary = text[start + len(OPENING) : end].strip()
     if not summary:
         raise _NoSummary("It was empty.")
     if (found := tokens(summary)) > size:

@@ -87,6 +87,11 @@ async def test_the_worker_reads_the_part_that_goes_and_its_tokens_are_counted(tm
 BAD = [
     ("", "empty"),
     ("Error 529: the model is overloaded, try again later.", "between <summary>"),
+    ("HTTP 503", "between <summary>"),
+    ("I'm sorry, I cannot do that.", "between <summary>"),
+    ("**Rate limit** reached", "between <summary>"),
+    ("エラーが発生しました", "between <summary>"),
+    ("They spoke.</summary>", "between <summary>"),
     ("<summary>half of it", "cut off"),
     ("<summary>  </summary>", "empty"),
     (f"<summary>{'word ' * 9_000}</summary>", "write less"),
@@ -105,6 +110,13 @@ async def test_C03_an_answer_that_is_no_summary_is_sent_back_once_and_then_refus
     with pytest.raises(CompactionError, match=problem) as refused:
         await bench.compact(order(*TALK))
     assert (refused.value.type, len(bench.model.asked), len(bench.spent)) == ("no_summary", 2, 2)
+
+
+@pytest.mark.parametrize("text", ["They spoke of errors and how they failed.", "話し合いの要約", "1. Requests: a sum"])
+async def test_a_plain_text_is_taken_as_the_summary(tmp_path: Path, text: str) -> None:
+    bench = Bench(tmp_path, [{"text": f"  {text}\n"}])
+    assert text in str((await bench.compact(order(*TALK)))[0])
+    assert len(bench.model.asked) == 1
 
 
 async def test_C03_a_call_instead_of_a_summary_is_answered_and_sent_back(tmp_path: Path) -> None:
