@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from actors.compactor.prompt import CLOSING, OPENING, marked, refusal
 from actors.protocol.compaction import CompactionError
-from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
+from actors.protocol.dialogue import Dialogue
+from actors.protocol.model import Model, ModelError, ModelReply
 from actors.protocol.sizes import tokens
-from actors.protocol.usage import WorkerUsage, worker_usage
-from session_store.items import AssistantMessage, HistoryItem, Segment, Text, ToolResult, ToolResultGroup, UserMessage
+from actors.protocol.usage import WorkerUsage
+from session_store.items import Text
 
 WORKER = "compact"
 """Label of its tokens; also the name that a scripted model knows it by."""
@@ -51,19 +52,6 @@ class Task:
     size: int
 
 
-class _Silent:
-    """A `LiveSink` that nobody watches."""
-
-    def text(self, request_id: str, block: str, text: str) -> None:
-        return None
-
-    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None:
-        return None
-
-    def discard(self, request_id: str) -> None:
-        return None
-
-
 def budget(model: Model, system_prompt: str) -> int:
     """Tokens that the transcript may have."""
     window = model.context_window
@@ -76,20 +64,19 @@ async def summarise(model: Model, task: Task, spent: Callable[[WorkerUsage], Awa
 
     Raises `CompactionError`.
     """
-    history: list[HistoryItem] = [_said(marked(task.transcript, task.mark), "session")]
+    dialogue = Dialogue(WORKER, task.session, task.name, task.system_prompt)
+    dialogue.say(marked(task.transcript, task.mark))
     problem = ""
-    for number in range(1, ATTEMPTS + 1):
-        request_id = f"{WORKER}-{task.name}-{number}"
+    for _ in range(ATTEMPTS):
         try:
-            reply = await model.reply(_request(model, task, history, (request_id, number)), _Silent())
+            reply = await dialogue.ask(model, spent)
         except ModelError as error:
             raise CompactionError(error.type, f"the model failed: {error.message}") from None
-        await spent(worker_usage(WORKER, request_id, model.name, reply))
         try:
             return summary_of(reply, task.size)
         except _NoSummary as error:
             problem = str(error)
-            history += _sent_back(request_id, number, reply, problem)
+            dialogue.send_back(reply, refusal(problem))
     raise CompactionError("no_summary", f"{ATTEMPTS} answers of the model were no summary; the last: {problem}")
 
 
@@ -117,35 +104,3 @@ def summary_of(reply: ModelReply, size: int) -> str:
     if (found := tokens(summary)) > size:
         raise _NoSummary(f"It has about {found} tokens, {size} are the most: write less.")
     return summary
-
-
-def _request(model: Model, task: Task, history: list[HistoryItem], which: tuple[str, int]) -> ModelRequest:
-    request_id, number = which
-    return ModelRequest(
-        request_id=request_id,
-        session=f"{WORKER}:{task.session}",  # its grants from the limits are not the Pod's, whose epochs go on
-        pod_name=WORKER,
-        number=number,
-        system_prompt=task.system_prompt,
-        tools=(),
-        history=[model.encode(item) for item in history],
-        run_request=number,
-    )
-
-
-def _sent_back(request_id: str, number: int, reply: ModelReply, problem: str) -> list[HistoryItem]:
-    """The reply and what is wrong with it; every call is answered."""
-    message = AssistantMessage(number, request_id, reply.items)
-    if not reply.items:
-        return [_said(refusal(problem), request_id)]
-    if not message.calls:
-        return [message, _said(refusal(problem), request_id)]
-    results = (
-        ToolResult(number, index, call.call_id, call.name, "error", refusal(problem))
-        for index, call in enumerate(message.calls)
-    )
-    return [message, ToolResultGroup(tuple(results))]
-
-
-def _said(text: str, name: str) -> HistoryItem:
-    return UserMessage((Segment("text", text),), name, "system")

@@ -8,17 +8,10 @@ from dataclasses import dataclass
 
 from actors.extractor.prompt import marked, refusal
 from actors.extractor.schema import PARAMETERS, Extraction, NoExtraction, read_reply, tool
-from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
+from actors.protocol.dialogue import Dialogue
+from actors.protocol.model import Model, ModelError
 from actors.protocol.sizes import tokens
-from actors.protocol.usage import WorkerUsage, worker_usage
-from session_store.items import (
-    AssistantMessage,
-    HistoryItem,
-    Segment,
-    ToolResult,
-    ToolResultGroup,
-    UserMessage,
-)
+from actors.protocol.usage import WorkerUsage
 
 WORKER = "extract"
 """Label of its tokens; also the name that a scripted model knows it by."""
@@ -55,19 +48,6 @@ class Task:
     slice_text: str
 
 
-class _Silent:
-    """A `LiveSink` that nobody watches."""
-
-    def text(self, request_id: str, block: str, text: str) -> None:
-        return None
-
-    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None:
-        return None
-
-    def discard(self, request_id: str) -> None:
-        return None
-
-
 def budget(model: Model, system_prompt: str, max_input_tokens: int | None) -> int:
     """Tokens that the slice of one request may have."""
     window = model.context_window
@@ -80,49 +60,17 @@ async def extract(model: Model, task: Task, spent: Callable[[WorkerUsage], Await
 
     Raises `WorkerFailed`.
     """
-    history: list[HistoryItem] = [_said(marked(task.slice_text, task.fresh), "slice")]
+    dialogue = Dialogue(WORKER, task.session, f"{task.name}-{task.fresh}", task.system_prompt, tool())
+    dialogue.say(marked(task.slice_text, task.fresh))
     problem = ""
-    for number in range(1, ATTEMPTS + 1):
-        request_id = f"{WORKER}-{task.name}-{task.fresh}-{number}"
+    for _ in range(ATTEMPTS):
         try:
-            reply = await model.reply(_request(model, task, history, (request_id, number)), _Silent())
+            reply = await dialogue.ask(model, spent)
         except ModelError as error:
             raise WorkerFailed(error.type, f"the model failed: {error.message}") from None
-        await spent(worker_usage(WORKER, request_id, model.name, reply))
         try:
             return read_reply(reply.items)
         except NoExtraction as error:
             problem = str(error)
-            history += _sent_back(request_id, number, reply, problem)
+            dialogue.send_back(reply, refusal(problem))
     raise WorkerFailed("no_extraction", f"{ATTEMPTS} answers of the model were no extraction; the last: {problem}")
-
-
-def _request(model: Model, task: Task, history: list[HistoryItem], which: tuple[str, int]) -> ModelRequest:
-    request_id, number = which
-    return ModelRequest(
-        request_id=request_id,
-        session=f"{WORKER}:{task.session}",  # its grants from the limits are not the Pod's, whose epochs go on
-        pod_name=WORKER,
-        number=number,
-        system_prompt=task.system_prompt,
-        tools=(tool(),),
-        history=[model.encode(item) for item in history],
-        run_request=number,
-        must_call=True,
-    )
-
-
-def _sent_back(request_id: str, number: int, reply: ModelReply, problem: str) -> list[HistoryItem]:
-    """The reply and what is wrong with it; every call is answered."""
-    message = AssistantMessage(number, request_id, reply.items)
-    if not message.calls:
-        return [message, _said(refusal(problem), request_id)]
-    results = (
-        ToolResult(number, index, call.call_id, call.name, "error", refusal(problem))
-        for index, call in enumerate(message.calls)
-    )
-    return [message, ToolResultGroup(tuple(results))]
-
-
-def _said(text: str, name: str) -> HistoryItem:
-    return UserMessage((Segment("text", text),), name, "system")
