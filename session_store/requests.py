@@ -297,11 +297,11 @@ class Query(Request[Rows]):
     parent: str | None = None
     root: str | None = None
     name: str | None = None
-    made_by: str | None = None
     needs_owner: bool | None = None
     waiting_on_person: bool | None = None
     limit: int = 100
     cursor: str | None = None
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,9 @@ class Extractor:
     async def look(self, session: str) -> None:
         """The same, and wait until nothing is due (or it failed)."""
         self.offer(session)
-        task = self._session(session).task
-        if task is not None:
+        while (task := self._session(session).task) is not None:  # one that has ended may be followed by another
             await asyncio.wait([task])
+            await asyncio.sleep(0)  # until its end is told
 
     async def fix(self, session: str, through: int) -> None:
         """Before a rotation of the session: returns when the range of what is due up to the entry `through` is fixed,

@@ -93,7 +93,7 @@ REQUESTS: tuple[Any, ...] = (
     Pending("s", 2),
     Read("s", 1, 5),
     Query(),
-    Query(("a", "b"), "t", "idle", "p", "r", "n", True, False, 5, "7"),
+    Query(("a", "b"), "t", "idle", "p", "r", "n", True, False, 5, "7", "m"),
     FindMessage("s", "m"),
     Counters(),
     Census(),
