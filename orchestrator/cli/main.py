@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from orchestrator.cli.arguments import build_parser
-from orchestrator.cli.failure import FAILED, FINISHED, INTERRUPTED, USAGE, CommandError, explained
+from orchestrator.cli.failure import FINISHED, INTERRUPTED, USAGE, CommandError, explained
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -81,9 +81,10 @@ def _flushed(code: int) -> int:
         return _pipe_closed()
     except OSError as error:
         _pipe_closed()
+        failed, words = explained(error)
         if code == FINISHED:
-            _tell(f"its output cannot be written: {error.strerror}")
-        return code or FAILED
+            _tell(words)
+        return code or failed
     return code
 
 

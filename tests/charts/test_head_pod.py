@@ -83,6 +83,8 @@ def test_the_heads_pod_runs_a_tree_confined(tmp_path: Path) -> None:
     mounts += ["--tmpfs", "/mnt", "--bind", str(tmp_path / "data"), "/mnt/data"]
     mounts += ["--ro-bind", str(tmp_path / "etc"), "/mnt/etc", "--ro-bind", str(tmp_path / "run"), "/mnt/run"]
     mounts += ["--ro-bind", str(ROOT), "/mnt/src"]
+    for place in (str(ROOT), sys.prefix, sys.base_prefix):  # they may lie in /tmp, which is empty in there
+        mounts += ["--ro-bind", place, place]
     walls = [
         "--unshare-user",
         "--unshare-net",

@@ -183,7 +183,7 @@ def test_serve_is_found_by_commands_and_ends_in_bounded_time(polypod: Polypod) -
 
 
 def test_a_pause_from_elsewhere_ends_the_run_with_3(polypod: Polypod) -> None:
-    polypod.script(*slow("root", 2), {"text": "never"})
+    polypod.script(*slow("root", 6), {"text": "never"})
     run = polypod.start("run", "x", "--name", "root")
     polypod.until("the run works", lambda: polypod.status("root") == "running" and _entries(polypod, "root") >= 4)
     polypod.run("pause", "root")
