@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.models.retry import Failure, GiveUp, RetryPolicy, Wait, decide, final
 from actors.models.timing import Timing
-from actors.protocol.live import LiveSink
+from actors.protocol.live import LiveSink, Unwatched
 from actors.protocol.model import Model, ModelError, ModelReply, ModelRequest
 from session_store.items import HistoryItem, Text, ToolCall
 
@@ -86,7 +86,7 @@ class ChaosModel:
 
     async def _break(self, request: ModelRequest, live: LiveSink) -> ModelError:
         """Show half of the reply's first text, and then its end as a broken stream."""
-        reply = await self._inner.reply(request, _Silent())
+        reply = await self._inner.reply(request, Unwatched())
         text = next((i.text for i in reply.items if isinstance(i, Text)), "")
         half = text[: len(text) // 2]
         if half:
@@ -100,13 +100,3 @@ class ChaosModel:
     def _draw(self, request: ModelRequest, what: str) -> float:
         key = f"{self._faults.seed}:{request.pod_name}:{request.number}:{what}"
         return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "big") / 2.0**64
-
-
-class _Silent:
-    """A sink that shows nothing."""
-
-    def text(self, request_id: str, block: str, text: str) -> None: ...
-
-    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None: ...
-
-    def discard(self, request_id: str) -> None: ...

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from actors.pod.stimuli import Compacted, CompactionAborted, CompactionFailed, ExtractionFixed
 from actors.protocol.compaction import CompactionError, CompactionOrder, Compactor
+
+log = logging.getLogger("polypod.pod")
 
 FIX_LIMIT = 10.0
 """Seconds that a compaction waits for the extractor to take its range. Without it the compaction goes on all the same:
@@ -19,8 +22,10 @@ async def fix(fixing: Awaitable[bool], compaction_id: str) -> ExtractionFixed | 
         await asyncio.wait_for(fixing, FIX_LIMIT)
     except asyncio.CancelledError:
         return CompactionAborted(compaction_id)
+    except TimeoutError:
+        pass  # see `FIX_LIMIT`
     except Exception:
-        pass
+        log.warning("compaction %s goes on without the extractor's range", compaction_id, exc_info=True)
     return ExtractionFixed(compaction_id)
 
 

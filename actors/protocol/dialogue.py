@@ -5,23 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from actors.protocol.live import Unwatched
 from actors.protocol.model import Model, ModelReply, ModelRequest
 from actors.protocol.usage import WorkerUsage, worker_usage
 from session_store.entries import ToolSpec
 from session_store.items import AssistantMessage, HistoryItem, Segment, ToolResult, ToolResultGroup, UserMessage
-
-
-class Unwatched:
-    """A `LiveSink` that nobody watches."""
-
-    def text(self, request_id: str, block: str, text: str) -> None:
-        return None
-
-    def retry(self, request_id: str, attempt: int, wait: float, reason: str) -> None:
-        return None
-
-    def discard(self, request_id: str) -> None:
-        return None
 
 
 @dataclass(slots=True)
