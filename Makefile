@@ -23,7 +23,7 @@ test-long: ## the same at full size
 	@scripts/bootstrap dev
 	@scripts/test --long -- $(ARGS)
 
-check: ## what a change must pass, in under a minute
+check: ## what a change must pass, in about two minutes
 	@scripts/bootstrap dev
 	@scripts/check $(ARGS)
 
